@@ -100,8 +100,7 @@ class _Watch:
         self._reported |= {*new}
         calls = [json.loads(path.read_bytes()) for path in new.values()]
         if self._recorded is not None and calls:
-            with_key = (call for call in calls if call["key"])
-            count = sum(write_recorded(self._recorded, self._root, call) for call in with_key)
+            count = sum(write_recorded(self._recorded, self._root, call) for call in calls)
             _print(f"{count} new recorded calls in {self._recorded}")
         for call in sorted(calls, key=lambda call: (call["package"], call["text"]))[:_MOST_LINES]:
             _print(_line_of(call))
@@ -117,8 +116,17 @@ def _print(text: str) -> None:
 def _line_of(call: dict[str, Any]) -> str:
     begin = " ".join(call["text"].split(None, 12)[:12])
     options = f" with {call['options']}" if call["options"] else ""
-    record = "" if call["key"] else "; this call cannot be recorded"
+    record = "" if _can_be_recorded(call) else "; this call cannot be recorded"
     return f"{call['package']} compiled {begin!r:.60}{options}: {call['reason']}{record}"
+
+
+def _can_be_recorded(call: dict[str, Any]) -> bool:
+    """Return whether a build could find the call's text in a file, and compile the text under its key."""
+    from .loader._text_key import text_of_key  # lazy: pytest imports this file in each session
+
+    text = text_of_key(call["text"])
+    is_utf8 = text.encode(errors="ignore").decode() == text
+    return bool(call["key"]) and is_utf8 and "\r" not in text  # a file has no lines that end with only \r
 
 
 def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
@@ -128,8 +136,10 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
     that the recordings of two people can be merged without a conflict. Calls with other include folders have
     files of their own, so that the build notices them.
     """
-    from .loader._text_key import text_of_key  # lazy: pytest imports this file in each session
+    from .loader._text_key import text_of_key
 
+    if not _can_be_recorded(call):
+        return False
     options = [*_portable(call["options"], root)]
     fields = {"front": call["front"], "options": options}
     name = call["key"]
@@ -137,11 +147,7 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
         fields["instantiate"] = call["names"]
     if outside_key := [*(each for each in options if each.startswith("-I")), *call["names"]]:
         name += "-" + hashlib.sha256("\0".join(outside_key).encode()).hexdigest()[:16]
-    text = f"// {json.dumps(fields, sort_keys=True)}\n{text_of_key(call['text'])}"
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:  # a source is UTF-8
-        return False
+    data = f"// {json.dumps(fields, sort_keys=True)}\n{text_of_key(call['text'])}".encode()
     path = folder / f"{name}.cu"
     if path.is_file() and path.read_bytes() == data:
         return False

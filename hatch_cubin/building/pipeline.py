@@ -391,8 +391,8 @@ def build_in_place(project: Project, rebuild: layout.RebuildCommand, *, linked: 
     # the sources are read before the build, so that an edit during the build is noticed
     if not project.is_skipped:
         root = project.root.as_posix() if linked else None
-        sources = needed_files(project)
-        notes = layout.describe_editable(project.tree, project.bundle_folder, sources, rebuild, root)
+        inputs = layout.EditableInputs(needed_files(project), project.config.place.content)
+        notes = layout.describe_editable(project.tree, project.bundle_folder, inputs, rebuild, root)
     files = build(project)
     files.pop(sbom.NAME, None)
     folder = project.root / project.bundle_folder

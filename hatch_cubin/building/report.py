@@ -12,6 +12,7 @@ from ..common.sizes import count
 from ..compiling.identical_variants import identical_variant_notes
 from ..compiling.missing_kernels import missing_kernel_notes
 from ..compiling.results import Results
+from ..compiling.shared_kernels import shared_kernel_notes
 from ..project.project import Project
 
 FORMAT = 1
@@ -24,7 +25,8 @@ def report(project: Project, results: Results, seconds: float) -> None:
     if results.failed or results.missing:
         return
     total, compiled = len(results.done), len(results.seconds)
-    for note in (*missing_kernel_notes(results.done), *identical_variant_notes(results.done)):
+    done = results.done
+    for note in (*missing_kernel_notes(done), *identical_variant_notes(done), *shared_kernel_notes(done)):
         project.inform(note)
     fetched = len(results.fetched)
     said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)

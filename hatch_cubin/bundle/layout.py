@@ -60,6 +60,17 @@ class BuiltUnit(NamedTuple):
     declared: kernel_parameters.TypesInSources = dict
 
 
+class EditableInputs(NamedTuple):
+    """The files of an editable install that the user may edit."""
+
+    sources: Iterable[str]
+    # the configuration: the name of the TOML file, the keys that lead to the table, the content of the table
+    table: tuple[str, Sequence[str], Any] | None = None
+
+
+SUFFIXES = (".cu", ".ptx")  # of sources: the loader of an editable install notices new sources
+
+
 class RebuildCommand(NamedTuple):
     """The command that builds an editable install again. The command runs in the project's folder."""
 
@@ -236,34 +247,43 @@ def _keys_by_arch(built: Iterable[BuiltUnit]) -> dict[str, Any]:
 def describe_editable(
     tree: ProjectTree,
     folder: str,
-    sources: Iterable[str],
+    inputs: EditableInputs,
     rebuild: RebuildCommand,
     found_at: str | None = None,
 ) -> dict[str, bytes]:
-    """Return the files with which the loader of an editable install notices edits of *sources*.
+    """Return the files with which the loader of an editable install notices edits of *inputs*.
 
     *found_at*: the path of the project that the loader uses. The default is a path relative to the bundle's
     *folder*.
     """
-    files, now = {}, time.time_ns()
-    for name in sources:
-        status = os.stat(tree.disk_path(name))
-        # A file that changed a moment ago may change again within the same time stamp. So the second time
-        # stamp of such a file is left out, and the loader compares the file's content.
-        settled = disk.are_settled([disk.state_from_status(status)], now)
-        times = [status.st_mtime_ns, status.st_ctime_ns if settled else None]
-        digest = file_digest(tree.disk_path(name).read_bytes())
-        files[Path(tree.path_from_project(name)).as_posix()] = [status.st_size, *times, digest]
+    table = inputs.table
+    paths = [Path(tree.path_from_project(name)) for name in inputs.sources]
+    folders = {path.parent for path in paths if path.suffix.lower() in SUFFIXES}
     built = {
-        "files": files,
+        "files": {path.as_posix(): _stamp(tree.root / path) for path in paths},
+        "folders": {
+            each.as_posix(): sorted(name for name in os.listdir(tree.root / each) if name.endswith(SUFFIXES))
+            for each in folders
+        },
         "needs": rebuild.needs,
         "rebuild": rebuild.command,
         "root": found_at or Path(os.path.relpath(".", folder)).as_posix(),
+        "table": [table[0], _stamp(tree.root / table[0]), *table[1:]] if table else [],
     }
     return {
         loader_files.EDITABLE: loader_files.read(loader_files.EDITABLE),
         "editable.json": f"{canonical(built)}\n".encode(),
     }
+
+
+def _stamp(path: Path) -> list[int | str | None]:
+    """Return the size, two time stamps and the digest of a file."""
+    status = os.stat(path)
+    # A file that changed a moment ago may change again within the same time stamp. So the second time stamp
+    # of such a file is left out, and the loader compares the file's content.
+    settled = disk.are_settled([disk.state_from_status(status)], time.time_ns())
+    changed = status.st_ctime_ns if settled else None
+    return [status.st_size, status.st_mtime_ns, changed, file_digest(path.read_bytes())]
 
 
 def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:

@@ -175,7 +175,8 @@ def decode(data: bytes) -> Record | None:
         return None
     if not all(sound(values[name]) for name, sound in _FIELDS.items()):
         return None
-    # A packed block must not have kernels. An object file may have kernels. All other entries must have some.
+    # A packed block must not have kernels. An object file may have kernels. All other entries must have
+    # kernels.
     inputs, has_kernels = values["inputs"], bool(values["kernels"])
     return Record(**values) if _OBJECT in inputs or has_kernels != (BLOCK in inputs) else None
 

@@ -88,6 +88,6 @@ def _at_once(path: str, flags: int) -> int:
         if exc.errno != errno.ENXIO:
             raise
         raise OSError(errno.ENXIO, f"it {kind(os.stat(path).st_mode)} that nobody reads") from exc
-    if never_wait:  # opening must not wait for a reader of the pipe, but writing must wait
+    if never_wait:  # opening a pipe must not wait, but writing must wait for a slow reader
         os.set_blocking(descriptor, True)
     return descriptor

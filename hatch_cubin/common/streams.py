@@ -25,8 +25,8 @@ def plain(text: str) -> str:
     """Return *text* with escapes in place of all parts that would control a terminal or a CI service.
 
     Printed text may contain file names, source lines and compiler messages that other people wrote. All
-    printed text passes this function, except the progress line on a terminal, JSON, and hatch-cubin's own
-    annotations. Line ends and tabs are not escaped.
+    printed text goes through this function, except the progress line on a terminal, JSON, and hatch-cubin's
+    own annotations. Line ends and tabs are not escaped.
     """
     if not text.isprintable():
         shown = (char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)

@@ -41,7 +41,8 @@ from .hints.failed_compile import FailedCompile
 _MISSING = "not open source file"  # Part of the compiler's message about a missing header.
 # How many lines to show before and after the line of an error, if a script has produced the source.
 _LINES_AROUND = 2
-# Matches a hint that suggests such a line for pyproject.toml.
+_FOLLOWS = "<error-"  # the compiler's name for a type or constant that it could not determine
+# Matches a hint with a line for pyproject.toml that sets `define`, `options` or `variants`.
 _SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")
 # How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
@@ -55,11 +56,13 @@ _CAUSES = (
     macros.in_built_in_header,
     host_code.included_for_hosts,
     headers.missing,
+    not_cuda.statements,
     headers.older_than_cuda,
     language.needs_of_source,
     macros.used_in_header,
     other_sources.unresolved,
     undefined_names.misspelled,
+    undefined_names.of_unknown_namespace,
     undefined_names.undefined,
     host_code.unannotated,
     host_code.variables,
@@ -71,13 +74,20 @@ _CAUSES = (
 
 def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnostic]:
     """Return the errors of a failed compile with hints; merge errors that have the same cause."""
-    of_source = [each for each in found if instantiations.entry_of(each) is None]
+    of_source = _causes([each for each in found if instantiations.entry_of(each) is None])
     explained = (instantiations.with_entry(each, failed) for each in _explained(of_source, failed))
     told = [*explained, *instantiations.wrong_entries(found, failed)]
     if failed.module.front:
         told = [_without_lines_of_call(each) for each in told]
     told = [_with_produced_lines(_with_include_chain(each, failed), failed) for each in told]
     return [_in_file(each, failed.module.source) for each in told]
+
+
+def _causes(found: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
+    """Leave out errors in other packages' headers that result from an error in a file of the project."""
+    own = [each for each in found if each.is_own]
+    rest = [each for each in found if each.is_own or _FOLLOWS not in "".join((each.text, *each.context))]
+    return rest if own else found
 
 
 def _in_file(error: Diagnostic, source: Source) -> Diagnostic:

@@ -1,8 +1,9 @@
-"""Warn about kernels that compile, but that no GPU can launch, because the kernels exceed GPU limits."""
+"""Warn about kernels that compile, but that no GPU can launch, or that do nothing."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from ..cubin import elf
@@ -17,18 +18,20 @@ _DEEPEST = 64  # the most threads in the third dimension of a block
 _MOST_STACK = 512 * 1024
 _MOST_BLOCKS_PORTABLE = 8
 _MOST_BLOCKS = 16
+# matches the end of a kernel whose body has no code, only marks such as `(void)x;` and `return;`
+_NOTHING = re.compile(r"(?:\s*(?:(?:\(void\)\s*\w+|return|\[\[.*?\]\])?\s*;))*\s*\}")
 
 
 def exceeded(
-    data: bytes, kernels: Mapping[str, str], texts_of: Callable[[], Mapping[str, str]], source: str
+    data: bytes, kernels: Mapping[str, str], texts_of: Callable[[], Mapping[str, str]], source: str, arch: str
 ) -> list[Problem]:
-    """Return a problem for each kernel of a cubin that exceeds a limit of GPUs.
+    """Return a problem for each kernel of a cubin that exceeds a limit of GPUs, or that does nothing.
 
     *kernels* maps the name of each kernel to its symbol in the cubin. *texts_of* returns the texts of
-    *source* and of the project's headers; the keys are paths.
+    *source* and of the project's headers; the keys are paths. *arch*: the arch of the cubin.
     """
     try:
-        limits, resources = elf.read_limits(data), elf.read_resources(data)
+        limits, resources, empty = elf.read_limits(data), elf.read_resources(data), elf.empty_kernels(data)
     except ValueError:
         # The result is not a cubin (for example, LTO-IR), or is a cubin with an unknown layout.
         return []
@@ -38,7 +41,22 @@ def exceeded(
         name = names.get(symbol, symbol)
         wrong = _exceeded(f"kernel {name!r}", limit, resources[symbol]["stack"])
         found += [each._replace(where=_place(name, texts_of(), source)) for each in wrong]
+        if symbol in empty:
+            found += [each for each in _without_code(name, arch, texts_of()) if each not in found]
     return found
+
+
+def _without_code(name: str, arch: str, texts: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield a problem for a kernel whose compiled code is empty, although its function body is not."""
+    kernel = next((each for each in declared(texts) if each.base == _base(name)), None)
+    if kernel is not None and not _NOTHING.fullmatch(kernel.code.partition("{")[2]):
+        what = f"kernel {kernel.name!r} does nothing: its compiled code for {arch} is empty"
+        hint = "check the conditions in its body, such as #if __CUDA_ARCH__, and that it stores its results"
+        yield problem("empty-kernel", what, kernel.where, hint)
+
+
+def _base(name: str) -> str:
+    return name.partition("<")[0].partition("(")[0].rpartition("::")[2]
 
 
 def _exceeded(kernel: str, limits: Mapping[str, tuple[int, ...]], stack: int) -> Iterator[Problem]:
@@ -76,7 +94,7 @@ def _exceeded(kernel: str, limits: Mapping[str, tuple[int, ...]], stack: int) ->
 
 def _place(name: str, texts: Mapping[str, str], source: str) -> Location:
     """Return the file and line of a kernel's declaration; only the file if the declaration is not found."""
-    base = name.partition("<")[0].partition("(")[0].rpartition("::")[2]
+    base = _base(name)
     if source.endswith(".ptx"):
         lines = without_comments(texts[source]).splitlines()
         found = (i for i, line in enumerate(lines, 1) if ".entry" in line and base in line)

@@ -321,7 +321,10 @@ class Links:
             having += [source.path for source in _sources(job) if definition(symbol, source)]
             if len({*having}) == 1:
                 having += [each.name for each in job.linked if each.kind in _OPAQUE]
-            found.append(self._duplicate(job, symbol, [*dict.fromkeys(having)]))
+            # the definition may be in a header, which is not searched
+            is_kernel = any(symbol in ptx_entries(text) for text in result.symbols.values())
+            hint = _KERNEL_ONCE if is_kernel else None
+            found.append(self._duplicate(job, symbol, [*dict.fromkeys(having)], hint))
         unlike = {symbol: about for about, symbol in _UNLIKE.findall(result.log) if symbol not in twice}
         found += [self._dispute(job, symbol, _ABOUT[about], known) for symbol, about in unlike.items()]
         for symbol, second, size, first, other in _SIZES.findall(result.log):

@@ -18,7 +18,10 @@ from ..project.directives import CONDITION
 from ..project.project import Project
 from ..project.scan import IDENTIFIER, PASTE_OPERATOR, join_continued_lines
 
-NEARER = "copy the header into the project, or add its folder to 'source-roots'"
+NEARER = (
+    "copy the header into the project, or add its folder to 'source-roots' and to 'include-dirs', and "
+    "include it without '..'"
+)
 # names of macros that NVRTC's built-in header may use
 _NOT_OURS = re.compile(r"_|CUDA|CUDART|NV_|NVRTC|NDEBUG$")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from ..cache.entries import Compiled
@@ -14,7 +15,7 @@ from ..project import disk
 from ..project.build_time_macros import TimeMacroUse, time_macro_uses
 from ..project.project import Project
 from ..project.source import Source, glob_regex
-from . import kernels_in_two_modules, launch_hazards, limits, templates
+from . import launch_hazards, limits, templates
 from .hints.not_cuda import place_of_tile_code
 
 # The path that stands for pyproject.toml's macros: they are checked like a file with one macro in each line.
@@ -47,19 +48,21 @@ def result_warnings(
     *cubin* is the cubin of the module; if *compiled* is PTX, the compiler has made the cubin and the PTX at
     once. *sources* maps the path of each source to its text.
     """
-    module = job.unit.module
+    module, arch = job.unit.module, str(job.unit.arch)
     if module.link:
         parts = (part if isinstance(part, Source) else part.source for part in module.link.parts)
         texts = {part.path: part.text for part in parts}
-        found = limits.exceeded(cubin, compiled.kernels, lambda: texts, module.source.path)
+        found = limits.exceeded(cubin, compiled.kernels, lambda: texts, module.source.path, arch)
         return tuple(map(Problem.with_code, found))
-    found = limits.exceeded(cubin, compiled.kernels, lambda: _texts(project, job), module.source.path)
+    found = []
+    if not module.part_of:  # kernels of object files are checked after they are linked
+        texts_of = partial(_texts, project, job)
+        found = limits.exceeded(cubin, compiled.kernels, texts_of, module.source.path, arch)
     tables = project.config.place.tables("source")
     found += launch_hazards.found_in(module.source, compiled.kernels)
     # These checks are not for modules of a library's call: the call lists the templates to instantiate, and
     # the loader does not find these modules by the names of kernels.
     if not module.front:
-        found += kernels_in_two_modules.found_in(module.source, compiled.kernels, sources)
         found += templates.uninstantiated_templates(module, compiled.kernels, sources, tables)
     return tuple(map(Problem.with_code, found))
 

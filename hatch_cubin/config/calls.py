@@ -79,9 +79,12 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
 
 
 def _joined(first: OptionValue, second: OptionValue) -> OptionValue:
-    """Return the value of an option that is set twice: the values of both lists, or the second value."""
+    """Return the value of an option that is set twice: the values of both lists, or the second value.
+
+    The result can have a value twice, because ptxas uses the last of two values.
+    """
     if isinstance(first, tuple) and isinstance(second, tuple):
-        return tuple(dict.fromkeys((*first, *second)))
+        return (*first, *second)
     return second
 
 
@@ -161,7 +164,7 @@ _OPTIONS: Mapping[str, Callable[[str], object]] = {
     "lineinfo": _is_true,
     "device_code_optimize": _is_true,
     "disable_warnings": _is_true,
-    "max_register_count": lambda text: min(int(text), 255),  # the compiler ignores larger values
+    "max_register_count": int,
     "ptxas_options": lambda text: [text],
 }
 
@@ -174,6 +177,7 @@ _CHECKS: Mapping[str, Callable[[str], Any]] = {
     "define": _macro,
     "include": value_checks.path,
     **{name: functools.partial(_checked, name) for name in _OPTIONS},
+    "max_register_count": int,  # with 300, NVRTC 13.5 makes other code than with 255 or without a number
 }
 
 # How a call spells compiler options.

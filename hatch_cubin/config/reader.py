@@ -505,10 +505,13 @@ def _written_out(
 ) -> Iterator[str]:
     """Yield the instantiations that an entry of `instantiate` describes, at most *most* of them."""
     if isinstance(entry, str):
+        hint = value_checks.product_meant(entry)
         try:
+            if hint is not None:
+                raise ValueError(f"{entry!r} has braces like a placeholder, but strings have no placeholders")
             yield value_checks.kernel(entry)
         except ValueError as exc:
-            reader.refuse(exc, f"instantiate: {exc}", path)
+            reader.refuse(exc, f"instantiate: {exc}", path, hint)
     elif not reader.has_placeholder("instantiate", entry, path):
         from . import instantiations  # lazy import: few projects have tables in `instantiate`
 

@@ -80,10 +80,12 @@ def line(key: str, value: object) -> str | None:
     meant = None
     with contextlib.suppress(TypeError, ValueError):  # a number that has too many digits to be printed
         meant = _meant(key, value)
-    if key == "options" and meant == {}:  # every flag is only for nvcc, or is always on
-        return "these flags would change nothing: leave them out"
+    elsewhere = _flags_of_other_keys(value) if key == "options" else []
+    if key == "options" and meant == {}:  # no flag is an option of NVRTC
+        return "; ".join(elsewhere) or "these flags would change nothing: leave them out"
     if meant is not None:
-        return _line(key, meant)
+        shown = _line(key, meant)
+        return f"{'; '.join(elsewhere)}; for the other flags: {shown}" if shown and elsewhere else shown
     is_short = isinstance(value, (str, bool)) or value in (0, -1)  # Python refuses to print long numbers
     if key in _AUTOMATIC and is_short and _NO_CHOICE.fullmatch(str(value)[:_LONGEST]):
         return f"without {key!r}, {_AUTOMATIC[key]}: leave it out"
@@ -328,9 +330,7 @@ def _options(value: object) -> dict[str, Any] | None:
     if all(isinstance(item, dict) for item in items):  # an array of tables, in place of one table
         merged = {name: each for item in items for name, each in item.items()}
         return merged if _are_options(merged) else None
-    bare = [
-        item for item in map(str, items) if not (item.startswith("-") and compiler_flags.has_no_effect(item))
-    ]
+    bare = [item for item in map(str, items) if not (item.startswith("-") and _other_meaning(item))]
     matches = [re.fullmatch(r"-{0,2}([A-Za-z][\w-]*)(?:=(.*))?", item, re.ASCII) for item in bare]
     named = {compiler_flags.option_meant(match[1]): _typed(match[2]) for match in matches if match}
     return named if _are_options(named) and all(matches) else None
@@ -338,6 +338,19 @@ def _options(value: object) -> dict[str, Any] | None:
 
 def _are_options(names: Iterable[str]) -> bool:
     return all(name.replace("-", "_") in nvrtc_options.ALLOWED for name in names)
+
+
+def _flags_of_other_keys(value: object) -> list[str]:
+    """Return what to write in place of flags of nvcc that other keys than `options` replace."""
+    items = value.split() if isinstance(value, str) else value
+    flags = [str(item) for item in items if str(item).startswith("-")] if isinstance(items, list) else []
+    meanings = (_other_meaning(each) for each in flags if not compiler_flags.has_no_effect(each))
+    return [*dict.fromkeys(filter(None, meanings))]
+
+
+def _other_meaning(flag: str) -> str | None:
+    """Return what to write in place of a flag of nvcc; None if the flag is an option, or unknown."""
+    return None if _are_options([compiler_flags.option_meant(flag)]) else compiler_flags.meaning(flag)
 
 
 def _typed(text: str | None) -> Any:

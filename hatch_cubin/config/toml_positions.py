@@ -7,7 +7,8 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 if sys.version_info >= (3, 11):
     from tomllib import loads
@@ -132,6 +133,14 @@ class TableLocation:
     def is_file(self, path: str) -> bool:
         """Return whether the project has a file at this path, if the project's folder is known."""
         return self.root is not None and os.path.isfile(os.path.join(self.root, path))
+
+    @property
+    def content(self) -> tuple[str, Sequence[str], Any] | None:
+        """The name of the file, the keys that lead to the table, and the content of the table."""
+        found = loads(self.text)
+        for key in self.table:
+            found = found.get(key, {})
+        return (self.file, self.table, found) if self.text else None
 
     @property
     def _lines(self) -> Mapping[Path, int]:

@@ -16,7 +16,7 @@ from ..common import arch_names
 from ..common.capabilities import GPUS
 from ..errors import Problem, problem
 from ..loader._text_key import FRONTS
-from . import nvidia_wheels
+from . import nvidia_wheels, toml_lines
 from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
 
 Macros = tuple[tuple[str, str], ...]
@@ -42,6 +42,8 @@ CUDA: Mapping[int, Mapping[int, int]] = {
 }
 # the start of a variable of a shell or a build system, such as `$HOME`
 _VARIABLE = re.compile(r"\$\{?\w|%\w+%")
+# Matches a template argument in braces. C++ does not allow braces there.
+_BRACED_ARGUMENT = re.compile(r"(?<=[<,])(\s*)\{\s*([\w\s,.]*?)\s*\}")
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
@@ -473,6 +475,21 @@ def once(items: Sequence[object]) -> tuple[str | None, ...]:
         reason = ", because true means 1" if twice == "1" and any(item is True for item in items) else ""
         raise RefusedValueError(problem("repeated-value", f"has {shown} twice{reason}"))
     return tuple(values)
+
+
+def product_meant(text: str) -> str | None:
+    """Return the table for an entry of `instantiate` such as `scale<{T}>`; None for the name of a kernel."""
+    values: dict[str, Sequence[str | int]] = {}
+
+    def placeholder(match: re.Match[str]) -> str:
+        words = [word.strip() for word in match[2].split(",")]
+        name = match[2] if match[2].isidentifier() else f"T{len(values) or ''}"
+        is_type = name.startswith("T") or "type" in name.lower()
+        values[name] = words if len(words) > 1 else ["float", "double"] if is_type else [1, 2]
+        return f"{match[1]}{{{name}}}"
+
+    named = _BRACED_ARGUMENT.sub(placeholder, text)
+    return f"write a table: {toml_lines.literal({'kernel': named, **values})}" if values else None
 
 
 def kernel(text: str) -> str:

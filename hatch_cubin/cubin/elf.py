@@ -52,6 +52,8 @@ _LIMIT_NAMES = {
 PLACEHOLDER_OF_TILEIRAS = "__$dummy_kernel"
 _TILE_SYMBOL = b"\0___NV_TILE_LAUNCH_META_DATA___\0"  # tileiras defines this symbol in each cubin
 _ANY_REGISTERS = (0xFF,)
+# An instruction takes 16 bytes. The instruction EXIT without a condition begins with these bytes.
+_INSTRUCTION, _EXIT = 16, b"\x4d\x79"
 _SPILL_OR_REFILL = 1  # the kind of annotation for an instruction that spills or refills a register.
 # Compilers write annotations about spilled registers since this API version (CUDA 12.9).
 _FIRST_ANNOTATING = 129
@@ -260,6 +262,20 @@ def read_kernel_code(data: bytes) -> bytes:
         sections = _sections(data)
         endings = tuple(f".{name}" for name, _index, _section in _kernels(data, sections))
     return b"".join(_section_bytes(data, each) for each in sections if each.name.endswith(endings))
+
+
+def empty_kernels(data: bytes) -> set[str]:
+    """Return the symbols of the kernels whose code only sets the stack pointer and then ends.
+
+    Raise ValueError if the cubin's sections cannot be read.
+    """
+    with _refusing("is a damaged cubin"):
+        sections = _sections(data)
+        return {
+            name
+            for name, _number, code in _kernels(data, sections)
+            if _section_bytes(data, sections[code])[_INSTRUCTION:][:2] == _EXIT
+        }
 
 
 def read_layout(data: bytes) -> tuple[list[str], list[tuple[str, int]]]:

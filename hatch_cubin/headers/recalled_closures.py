@@ -130,7 +130,7 @@ class RecalledClosures:
                     folder.add(relative, content)
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
-        """Return whether the paths at which headers outside the project found no file still do not exist."""
+        """Return whether there is still no file at the paths where headers outside the project found none."""
         if self._still_absent is None:
             tried = [*map(tuple, json.loads(self._take_line(_TRIED) or "[]"))]
             try:

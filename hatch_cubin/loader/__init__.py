@@ -79,7 +79,7 @@ class CubinUnavailableError(CubinError):
 
 
 class CubinStaleWarning(UserWarning):
-    """An editable install's kernels are older than their sources."""
+    """Sources of an editable install changed after the build."""
 
 
 class _Value:
@@ -920,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "73e257096fa8005b"  # the same in all files of one version
+__build__ = "d911e534dfc1e769"  # the same in all files of one version

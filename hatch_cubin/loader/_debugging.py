@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "470c801c31fe5898a8f5fd000b240d593752add3343f14fbb40b40aab14f7558",
-    "_split": "3f45050b28567fd79451e168f2633ea84c0a921ecf621d189870983f58c33d6d",
+    "_packs": "3c6e6e1075fffa8fc2283acb88f11379ad442c7aa525e5b884adea20438a99c7",
+    "_split": "b363b7df9382c9537cccd45559e89419a9c7f3e89325290e42d3e67a999f981e",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "73e257096fa8005b"
+__build__ = "d911e534dfc1e769"

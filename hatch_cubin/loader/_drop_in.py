@@ -101,6 +101,9 @@ class Call:
 
         *key*: the key under which a build could compile the text, if this would have changed the result.
         """
+        reason = reason.removeprefix(f"{_NAME}: ")
+        if self.key is not None:
+            reason = reason.replace(self.key, self.key[:12])
         warning = self.warning(self.front, self.text, self.options, self.names, reason)
         for folder in filter(None, {_record_at_import, os.environ.get(_RECORD)}):
             _record(folder, warning, key)
@@ -150,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "73e257096fa8005b"
+__build__ = "d911e534dfc1e769"

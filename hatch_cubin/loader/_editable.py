@@ -20,7 +20,7 @@ from . import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
 _RETRY_SECONDS = 2.0  # how long to wait for builds that replace files
@@ -47,14 +47,47 @@ def _compare_sources() -> None:
     with open(record, encoding="utf-8") as file:
         built = _import("json").load(file)
     root = os.path.normpath(os.path.join(_HERE, built["root"]))
-    edited = [name for name, before in built["files"].items() if _differs(os.path.join(root, name), before)]
+    edited = [*_edited(root, built)]
     if edited and os.environ.get("HATCH_CUBIN_REBUILD", "").lower() in ("1", "true"):
         _rebuild(root, built)
     elif edited:
         listed = ", ".join(edited[:3]) + (f" and {len(edited) - 3} more" if len(edited) > 3 else "")
         fix = "install the package again, or set HATCH_CUBIN_REBUILD=1"
-        what = _message(f"the kernels are older than {listed}: {fix}")
+        what = _message(f"the kernels were built before these files changed: {listed}; {fix}")
         _import("warnings").warn(what, CubinStaleWarning, stacklevel=1 + _depth_of_loader())
+
+
+def _edited(root: str, built: "Mapping[str, Any]") -> "Iterator[str]":
+    """Yield the sources that changed since the build, and the TOML file if hatch-cubin's table changed."""
+    for name, before in built["files"].items():
+        path = os.path.join(root, name)
+        if _differs(path, before):
+            yield name if os.path.exists(path) else f"{name} (deleted)"
+    for folder, before in built["folders"].items():
+        path = os.path.join(root, folder)
+        for name in sorted(os.listdir(path)) if os.path.isdir(path) else ():
+            if name.endswith((".cu", ".ptx")) and name[0] != "." and name not in before:
+                yield f"{folder}/{name} (new)"
+    if built["table"] and _table_differs(root, *built["table"]):
+        yield built["table"][0]
+
+
+def _table_differs(
+    root: str, name: str, before: "Sequence[Any]", keys: "Sequence[str]", table: "Any"
+) -> bool:
+    path = os.path.join(root, name)
+    if not _differs(path, before):
+        return False
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = _import("tomllib").loads(file.read())
+        for key in keys:
+            found = found[key]
+    except ImportError:  # Python 3.10 does not have tomllib
+        return False
+    except (OSError, ValueError, LookupError, TypeError):
+        return True
+    return bool(found != table)
 
 
 def _depth_of_loader() -> int:
@@ -81,7 +114,7 @@ def _differs(path: str, before: "Sequence[int | str]") -> bool:
         return True
 
 
-def _rebuild(root: str, built: "Mapping[str, Sequence[str]]") -> None:
+def _rebuild(root: str, built: "Mapping[str, Any]") -> None:
     missing = [name for name in built["needs"] if _find_spec(name, None) is None]
     if missing:
         names = [name.replace("_", "-") for name in missing]
@@ -152,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "73e257096fa8005b"
+__build__ = "d911e534dfc1e769"

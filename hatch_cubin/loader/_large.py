@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "73e257096fa8005b"
+__build__ = "d911e534dfc1e769"

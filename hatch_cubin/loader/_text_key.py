@@ -88,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "73e257096fa8005b"
+__build__ = "d911e534dfc1e769"

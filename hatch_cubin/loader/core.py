@@ -100,6 +100,8 @@ class Program:
         spelled = {name: name.decode() if isinstance(name, bytes) else str(name) for name in names}
         options_of_key = tuple(flag for flag in flags if not flag.startswith("-arch="))
         call = _Call(text, options_of_key, tuple(spelled.values()))
+        entry: "Entry | None" = None
+        data = b""
         reason, key = self._why_passed_on(target_type), None
         if not reason:
             reason, key = call.why_not_shipped(), call.key
@@ -108,18 +110,17 @@ class Program:
                 entry, data = _retry_during_rebuild(lambda: call.code_for(options.arch))
             except CubinNotFoundError as exc:
                 reason, key = str(exc), None
-                exc.__traceback__ = (
-                    None  # ends a cycle in which cuda.core 1.2 could crash the garbage collector
-                )
-            else:
-                kernels = entry.kernels
-                symbols = {name: kernels.get(normal_name(spelled[name]), "").encode() for name in names}
-                if all(symbols.values()):
-                    is_ptx = entry.kind == "ptx"
-                    make = cuda.core.ObjectCode.from_ptx if is_ptx else cuda.core.ObjectCode.from_cubin
-                    return make(data, name=options.name, symbol_mapping=symbols)
-                missing = next(name for name in names if not symbols[name])
-                reason = f"the package's code of this text does not have {spelled[missing]}"
+                # This ends a cycle, in which cuda.core 1.2 could crash the garbage collector.
+                exc.__traceback__ = None
+        if entry is not None:
+            kernels = entry.kernels
+            symbols = {name: kernels.get(normal_name(each), "").encode() for name, each in spelled.items()}
+            missing = [each for name, each in spelled.items() if not symbols[name]]
+            if not missing:
+                is_ptx = entry.kind == "ptx"
+                make = cuda.core.ObjectCode.from_ptx if is_ptx else cuda.core.ObjectCode.from_cubin
+                return make(data, name=options.name, symbol_mapping=symbols)
+            reason = f"the package's code of this text does not have {missing[0]}"
         call.report(reason, key)
         return None
 
@@ -172,6 +173,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "73e257096fa8005b"
+__build__ = "d911e534dfc1e769"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -586,7 +586,7 @@ def _linked_for(
 def _arch_of_tile_kernels(
     module: Module, target: Target, toolchain: Toolchain, notes: list[str]
 ) -> Arch | None:
-    """Return the arch that tileiras makes code for if it is asked for *target*.
+    """Return the arch of the code that tileiras makes for *target*.
 
     From sm_90 on, tileiras makes code for exactly one arch (`sm_90a`). The driver cannot compile tile
     kernels, so targets for PTX are left out. A target from a group of archs is left out too, if tileiras does

@@ -221,10 +221,12 @@ class ProjectFiles:
     def matching(self, pattern: str) -> list[str]:
         """Return the project-relative paths of the files that *pattern* matches."""
         rule, is_plain = glob_regex(pattern), not re.search(r"[*?\[]", pattern)
+        # like in a shell, a wildcard does not match a hidden file, such as `._k.cu` of macOS
+        is_hidden = re.compile(r"(?!)" if is_plain or "/." in f"/{pattern}" else r"(?:.*/)?\.[^/]*")
         found: set[str] = set()
         for named in (self._inside, self._files_with_prefix(pattern)):
             for name in (pattern,) if is_plain else named:
-                if rule.fullmatch(name):
+                if rule.fullmatch(name) and not is_hidden.fullmatch(name):
                     found.update(named.get(name, ()))
         return sorted(found)
 

@@ -23,7 +23,7 @@ class Input(NamedTuple):
     """An input of a link: a compiled source (object file), a PTX source, or a file in the setting `link`."""
 
     name: str  # a name of the linker's input that does not depend on the build's folder
-    kind: str  # the kind of the input, as `cubin/objects.py` returns it; "lto" or "cubin" for an object file
+    kind: str  # The kind of the input, as `cubin/objects.py` returns it; "lto" or "cubin" for an object file.
     # The digest of the input's bytes. For an object file: the digest of everything that it is compiled from.
     digest: str
     unit: Unit | None = None  # the unit (a module for one arch) that an object file was compiled from

@@ -60,6 +60,8 @@ def test_what_an_editable_install_was_built_from_is_written_down(project: Path) 
     written = json.loads((bundle / "editable.json").read_text("utf-8"))
     for path in (header, source):  # without the time of a change that was just before the build
         assert written["files"][f"demo/{path.name}"].pop(2) in {None, path.stat().st_ctime_ns}
+    assert written.pop("folders") == {"demo": ["saxpy.cu"]}
+    assert written.pop("table")[0] == "pyproject.toml"
     assert written == {
         "files": {
             f"demo/{path.name}": [path.stat().st_size, path.stat().st_mtime_ns, sha256(path.read_bytes())]
@@ -91,7 +93,8 @@ def test_an_edit_is_said_once(project: Path, path: str, content: str | None) -> 
         (project / path).write_text(content)
     (line,) = warned(project)
     fix = "install the package again, or set HATCH_CUBIN_REBUILD=1"
-    assert f"demo._cubins: the kernels are older than {path}: {fix}" in line
+    shown = f"{path} (deleted)" if content is None else path
+    assert f"demo._cubins: the kernels were built before these files changed: {shown}; {fix}" in line
 
 
 def test_many_edits_are_counted(tmp_path: Path) -> None:
@@ -102,7 +105,7 @@ def test_many_edits_are_counted(tmp_path: Path) -> None:
     for name in names:
         (root / name).write_text("edited")
     (line,) = warned(root)
-    assert "older than demo/a.cu, demo/b.cu, demo/c.cu and 2 more: " in line
+    assert "changed: demo/a.cu, demo/b.cu, demo/c.cu and 2 more; " in line
 
 
 @pytest.mark.parametrize("switch", ["0", "1", "true"])

@@ -328,8 +328,8 @@ except HatchCubinError as exc:
     [
         (("RLIMIT_NOFILE", "256", "1024"), "fine fine fine fine\n"),
         (("RLIMIT_NOFILE", "64", "64"), "fine fine fine fine\n"),
-        (("RLIMIT_AS", str(600 << 20), str(600 << 20)), "fine fine fine fine\n"),
-        (("RLIMIT_AS", str(200 << 20), str(200 << 20)), "fine fine fine fine\n"),
+        (("RLIMIT_AS", *[str((600 << 20) + worker._RESERVED_BYTES)] * 2), "fine fine fine fine\n"),
+        (("RLIMIT_AS", *[str((200 << 20) + worker._RESERVED_BYTES)] * 2), "fine fine fine fine\n"),
     ],
     ids=["few files", "too few files", "room for one large stack", "room for small stacks"],
 )

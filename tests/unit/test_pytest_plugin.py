@@ -186,5 +186,6 @@ def test_a_call_with_other_include_folders_has_a_file_of_its_own(tmp_path: Path)
     assert len([*(tmp_path / "calls").iterdir()]) == 2
 
 
-def test_a_text_that_is_not_unicode_is_not_recorded(tmp_path: Path) -> None:
-    assert not pytest_plugin.write_recorded(tmp_path / "calls", tmp_path, call(text="\ud800"))
+@pytest.mark.parametrize("text", ["\ud800", "// a lone\rcarriage return\n"])
+def test_a_text_that_a_file_cannot_have_is_not_recorded(tmp_path: Path, text: str) -> None:
+    assert not pytest_plugin.write_recorded(tmp_path / "calls", tmp_path, call(text=text))

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 _CONNECT_S = 10.0
 _LOOK_S = 1.0  # how many seconds to wait before the list of workers is read again
-_SILENT_S = 10.0  # a worker without a heartbeat for so many seconds counts as lost; large clusters get more
+# A worker without a heartbeat for so many seconds counts as lost. Large clusters get more time.
+_SILENT_S = 10.0
 _PATIENCE_S = 10.0  # how many seconds to wait for the first worker
 _ANSWER_S = 120.0  # How many seconds to wait until a new worker is prepared.
 # How many times to send missing files to a worker: the worker may remove files between two messages.

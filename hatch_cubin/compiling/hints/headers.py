@@ -6,6 +6,7 @@ import difflib
 import functools
 import itertools
 import os
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -48,6 +49,16 @@ _WITH_OLDER_HEADERS = (13, 0)
 _NOWHERE = (
     "neither the project nor a wheel in 'header-packages' contains this header: correct the name, "
     "or add the header's folder to 'include-dirs', or its wheel to 'header-packages'"
+)
+# Headers of other projects that no wheel contains, and how to replace them.
+_WITHOUT_WHEEL = {
+    "helper_math.h": "this header is in NVIDIA's repository cuda-samples: copy the header into the project",
+    "pycuda-complex.hpp": "this header of PyCUDA has no wheel: use <cuda/std/complex>",
+}
+_INSIDE = " in the project, which does not exist: correct the path"
+_OUTSIDE = (
+    ", seen from the project's folder, and this file does not exist: correct the path, or copy the header "
+    "into the project, or add its folder to 'source-roots'"
 )
 _PRODUCED = (
     "a text that a producer returns is not a file: put this text into the texts that need it, "
@@ -131,7 +142,15 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
         return _about_toolkit(name, failed)
     if _is_produced(name, failed):
         return _PRODUCED
-    return _about_name(name, includer, failed) or (_ABSOLUTE if name.startswith("/") else _NOWHERE)
+    return _about_name(name, includer, failed) or _about_path(name, includer)
+
+
+def _about_path(name: str, includer: str) -> str:
+    """Return a hint for a header whose name resembles no name that would be found."""
+    if name.startswith("../"):
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(includer), name))
+        return f"this path leads to {path}{_OUTSIDE if path.startswith('../') else _INSIDE}"
+    return _WITHOUT_WHEEL.get(name) or (_ABSOLUTE if name.startswith("/") else _NOWHERE)
 
 
 def _is_produced(name: str, failed: FailedCompile) -> bool:
@@ -145,15 +164,24 @@ def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:
     inside = name.replace("\\", "/").rpartition("/include/")[2].lstrip("/")
     stem = inside.rpartition(".")[0] or inside
     for each in (inside, *(f"{stem}{suffix}" for suffix in (*HEADER_SUFFIXES, ""))):
-        is_known = _NAMES_OF_TOOLKIT.fullmatch(each) or _package_of(each, failed)
-        if each != name and (is_known or folder_of(each, includer, failed)):
+        if each != name and (_NAMES_OF_TOOLKIT.fullmatch(each) or _package_of(each, failed)):
             return f"did you mean {each!r}?"
+        if each != name and (folder := folder_of(each, includer, failed)) is not None:
+            is_searched = folder in failed.config.include_dirs
+            return f"did you mean {each if is_searched else _from(includer, f'{folder}/{each}', failed)!r}?"
     if (package := _package_of(f"{stem}/{inside}", failed)) is not None:
         return f"the headers of {package} are in the folder {stem}/, as in <{stem}/…>"
     own = [PurePosixPath(path) for path in _files_of(failed.tree) if path.endswith(HEADER_SUFFIXES)]
-    names = {path.stem.lower(): path.name for path in own}
+    names = {path.stem.lower(): path for path in own}
     close = difflib.get_close_matches(PurePosixPath(stem).name.lower(), names, n=1, cutoff=_NEARLY)
-    return f"did you mean {names[close[0]]!r}?" if close else None
+    return f"did you mean {_from(includer, str(names[close[0]]), failed)!r}?" if close else None
+
+
+def _from(includer: str, header: str, failed: FailedCompile) -> str:
+    """Return the path of *header* for an `#include` in *includer*; only its name in another source root."""
+    if failed.tree.source_root_of(header) is not None:
+        return posixpath.basename(header)
+    return posixpath.relpath(header, posixpath.dirname(includer) or ".")
 
 
 def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:

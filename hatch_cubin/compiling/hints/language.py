@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...errors import Location
+from ..definitions import base_of
 from ..diagnostics import Diagnostic, Explanation
 from .failed_compile import FailedCompile
+from .kernel_declarations import declared
 
 _LATER = re.compile(
     r"\b(?:is|are) a C\+\+(20|23) feature|#error.*(?:requires|needs) (?:at least )?C\+\+ ?(\d\d)\b"
@@ -22,12 +26,36 @@ _OF_CXX20 = re.compile(
     r"|argument list for variable template .*\n.*\btemplate\s*<(?:[^>]*,)?\s*\^[\w:]+\s+\w"
 )
 _NEEDS_FLAG = re.compile(r'only supported in Linux with the "--([a-z0-9-]+)" flag')
-_LIMITS = (  # limits of GPUs that ptxas reports
-    ("too much shared data", "use dynamic shared memory (extern __shared__), whose size the launch sets"),
-    ("too much global constant data", "pass a pointer to device memory to the kernel"),
-    ("Formal parameter space overflowed", "pass a pointer to device memory to the kernel"),
-)
-_UNQUOTED_C = re.compile(r"\bextern\s+C\b")
+_POINTER = "pass a pointer to device memory to the kernel"
+# Maps patterns to hints. Each pattern matches a compiler's message and the line of code.
+_MESSAGES = {
+    r"too much shared data": (
+        "arrays of a fixed size can take 48 KiB: use one whose size the launch sets (extern __shared__), "
+        "and for more than 48 KiB set the kernel's attribute MAX_DYNAMIC_SHARED_SIZE_BYTES"
+    ),
+    r"too much global constant data|Formal parameter space overflowed": _POINTER,
+    r"without '\.sync' is not supported": (
+        "use the function with _sync at the end of its name, and a mask of threads as its first argument"
+    ),
+    r"Unsupported \.version": (
+        "this PTX needs a newer release of CUDA: set 'toolkit' to a newer release, or make the PTX again "
+        "with a compiler of this release or of an older one"
+    ),
+    r"declaration is incompatible with previous .*\n.*\b__shared__\b": (
+        "all extern __shared__ arrays of one name have one type: declare extern __shared__ __align__(16) "
+        "char name[], and convert the pointer, as in reinterpret_cast<T *>(name)"
+    ),
+    r'no instance of overloaded function "__\w+_sync".*\n\s*argument types are: \((?!unsigned)': (
+        "the first argument is a mask of the threads that take part, such as 0xffffffff for a whole warp"
+    ),
+    r"operand types are: (?:\w+[1-4] \S+|\w+ \S+ \w*[a-z][1-4]$)": (
+        "vector types such as float4 have no operators: calculate with their members, or define the operators"
+    ),
+    r"\n.*\*\s*(?:const\s+)?restrict\b": "C++ does not have the keyword restrict: write __restrict__",
+    r"\n.*\bextern\s+C\b": 'write extern "C", with quotes',
+}
+_ENTRY = re.compile(r"Entry function '([^']+)'")
+_DIRECTIVES = ("include", "define", "ifdef", "ifndef", "elif", "else", "endif", "undef", "pragma", "error")
 _REFERENCE = re.compile(r"(texture|surface) is not a template")
 
 
@@ -36,7 +64,8 @@ def needs_of_source(found: Sequence[Diagnostic], failed: FailedCompile) -> Expla
     for each in found:
         if each.hint is None and (hint := _about(each, failed)) is not None:
             others = [other for other in found if each.is_own and not _follows(other, each)]
-            return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
+            told = replace(each, where=_place_of_kernel(each, failed) or each.where, hint=hint)
+            return told.followed_by(len(found) - len(others) - 1), others
     return None
 
 
@@ -44,19 +73,39 @@ def _follows(other: Diagnostic, error: Diagnostic) -> bool:
     return other.where == error.where or other.text.startswith("At end of source")
 
 
+def _place_of_kernel(error: Diagnostic, failed: FailedCompile) -> Location | None:
+    """Return the line of the kernel that a message of ptxas names."""
+    match = _ENTRY.match(error.text)
+    kernels = declared(
+        {path: failed.text_of(path) for path in (failed.path, *failed.headers)} if match else {}
+    )
+    return next((each.where for each in kernels if match and each.base == base_of(match[1])), None)
+
+
 def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
     if (standard := _standard(error, failed)) is not None:
         return f"to compile as C++{standard}:{failed.pasted('options', {'std': f'c++{standard}'})}"
     if match := _NEEDS_FLAG.search(error.text):
         return f"to allow this with an option:{failed.pasted('options', {match[1]: True})}"
-    for limit, instead in _LIMITS:
-        if limit in error.text:
-            return instead
-    if error.is_own and _UNQUOTED_C.search("".join(error.context[:1])):
-        return 'write extern "C", with quotes'
+    shown = "\n".join((error.text, *(error.context[:1] if error.is_own else ())))
+    if hint := next((hint for pattern, hint in _MESSAGES.items() if re.search(pattern, shown)), None):
+        return hint
     if match := _REFERENCE.search(error.text):
         instead = f"pass a cuda{match[1].title()}Object_t to the kernel instead"
         return f"CUDA 12 and later do not have {match[1]} references: {instead}"
+    return _about_syntax(error)
+
+
+def _about_syntax(error: Diagnostic) -> str | None:
+    code, mark = (*error.context[:2], "", "")[:2]
+    if error.text == 'expected a ";"' and mark.strip() == "^":
+        before, at = code[: mark.index("^")], code[mark.index("^") :]
+        is_first = not before.strip() and not at.startswith("{")
+        return "the ; at the end of the code before this line is missing" if is_first else None
+    if error.text == "unrecognized preprocessing directive":
+        words = code.partition("#")[2].split(maxsplit=1)
+        close = difflib.get_close_matches(words[0], _DIRECTIVES, n=1) if words else ()
+        return f"did you mean #{close[0]}?" if close else "a comment in CUDA C++ begins with //"
     return None
 
 

@@ -13,7 +13,10 @@ from ...project.tile_kernels import TILE_CODE
 from ..diagnostics import Diagnostic, Explanation, failure
 from .failed_compile import FailedCompile
 
-_A_TEMPLATE = "this file looks like a text template, which a script must fill in before the compiler reads it"
+_A_TEMPLATE = (
+    "this file looks like a text template, which a script must fill in before the compiler reads it: "
+    "write macros in place of the placeholders, or fill the template in with a 'producer' table"
+)
 # Maps languages to patterns, which match the compiler's message or the source line if a source is in the
 # language.
 _LANGUAGES = {
@@ -29,13 +32,29 @@ _LANGUAGES = {
     "PTX": r"(?m:^)\s*\.(?:version|target) ",
     "Metal": r'source file "metal_|\[\[(?:buffer\(|thread\w*_in_\w+\]\])|\bkernel\s+void\b',
     "HLSL": r"\[numthreads\(|\bSV_\w+ID\b|\bRWStructuredBuffer\b",
-    "Python": r"(?m)^\s*(?:import|from) \w[\w.]*(?:$| import\b)|^(?:def|class) \w.*:$",
+    "Python": (
+        r"(?m)^\s*(?:import \w[\w.]*(?: as \w+)?$|from \w[\w.]* import\b|def \w.*:$|class \w+\(.*\):$)"
+        r"|\bcuda\.(?:grid|gridsize|threadIdx|blockIdx|blockDim|shared|local|atomic|syncthreads)\b"
+        r"|^\s*@\w[\w.]*(?:\(.*\))?$|\"\"\"|'''"
+    ),
     "GLSL": r"\blayout\s*\(\s*(?:local_size_|std430|binding)|\bgl_\w+ID\b|#\s*version\s+\d",
 }
 _PLACEHOLDER = re.compile(  # matches a placeholder of Jinja, CMake or Mako
     r"\{%.*?%\}|\{\{ *[A-Za-z_][\w.]* *\}\}(?=\s*[\w*&(\]<])|(?<!\w)@[A-Za-z_]\w*@|\$\{\w[^}]*\}"
 )
+# Matches a placeholder of Python (`%` operator, str.format, string.Template), outside of quotes.
+_PYTHON_PLACEHOLDER = re.compile(
+    r"%\(\w+\)[a-z]|[=(,\[<]\s*%[sdif]\b|[<+*/%\[]\s*\{\w+\}|[(,]\s*\{\w+\}\s+\*?\s*\w|\$[A-Za-z]\w*"
+)
 _NO_TOKEN = re.compile(r"unrecognized token|expected a file name")
+# Matches backslashes of a string literal: before a quotation mark, or in a line break after a statement.
+_ESCAPED = re.compile(r'^[^"]*\\"|[;{}]\s*\\n')
+_STATEMENT = re.compile(
+    r"no storage class or type specifier|expected a declaration|is undefined|host variable"
+)
+_FUNCTION_OR_TYPE = re.compile(
+    r"\b(?!(?:if|for|while|switch)\b)\w+\s*\([^;{}]*\)\s*(?:const\s*)?\{|\b(?:struct|class|enum|namespace)\b|#"
+)
 _NOT_UTF8 = "\ufffd"  # the character with which each invalid byte of a source was replaced
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
@@ -53,10 +72,30 @@ def other_language(found: Sequence[Diagnostic], failed: FailedCompile) -> Explan
 def _what_it_is(error: Diagnostic, failed: FailedCompile) -> str | None:
     shown = "\n".join((error.text, *error.context[:1]))
     language = next((name for name, pattern in _LANGUAGES.items() if re.search(pattern, shown)), None)
+    has_kernel = "__global__" in failed.text_of(failed.path)
+    if language == "Python" and has_kernel:
+        return "this line is Python, not CUDA C++: leave only the CUDA C++ code in this file"
     # A source with __global__ is CUDA C++ or HIP, even if a function has the name of an OpenCL function.
-    if language and (language == "HIP" or "__global__" not in failed.text_of(failed.path)):
+    if language and (language == "HIP" or not has_kernel):
         return f"this is {language}, not CUDA C++"
-    return _A_TEMPLATE if _PLACEHOLDER.search(shown) else None
+    if _ESCAPED.search("".join(error.context[:1])):
+        return r"this line is part of a string literal: write \" without the backslash, and a new line for \n"
+    code = _QUOTED.sub('""', "".join(error.context[:1]))
+    return _A_TEMPLATE if _PLACEHOLDER.search(shown) or _PYTHON_PLACEHOLDER.search(code) else None
+
+
+def statements(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report only that a source consists of statements, such as a body of CuPy's ElementwiseKernel."""
+    text = without_comments(failed.text_of(failed.path))
+    if (
+        not text.strip()
+        or not found
+        or not _STATEMENT.search(found[0].text)
+        or _FUNCTION_OR_TYPE.search(text)
+    ):
+        return None
+    hint = 'a source has whole kernels: extern "C" __global__ void k(float *x, int n) { … }'
+    return replace(found[0], hint=hint).followed_by(len(found) - 1), []
 
 
 def not_text(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:

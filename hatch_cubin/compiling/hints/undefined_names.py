@@ -15,8 +15,11 @@ from .failed_compile import FailedCompile
 
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _NO_NAMESPACE = re.compile(r'name (?:followed by "::" must be a class or|must be a) namespace name')
+# the compiler's errors about a name of std, if the namespace std has no declarations
+_NO_STD = re.compile(r"explicit type is missing|qualified name is not allowed")
 _NO_MEMBER = re.compile(r'namespace "([\w:]+)" has no (?:tag )?member(?: class)? "(\w+)"')
 _WORD = re.compile(r"\w+")
+_STD_NAME = re.compile(r"std::(\w+)")
 _MACRO = re.compile(r"(?:__)?[A-Z][A-Z0-9_]*")
 _NUMBERS = r"(float|double|u?int|u?short|u?char|u?ll|floats|float2|half|halves)"
 _ROUNDED = r"(_r[nduz])?"
@@ -44,6 +47,7 @@ _ELSEWHERE = {
     "cuda_pipeline.h": r"__pipeline_\w+",
     "cuda.h": r"CUtensorMap|CUdeviceptr|CUtexObject|CUsurfObject",
     "cuComplex.h": r"(make_)?cu(Float|Double)?Complex|cuC(real|imag|add|sub|mul|div|abs|onj|fma)f?",
+    "cupy/carray.cuh": r"CUPY_FOR",
     "curand_kernel.h": r"curand(_\w+|State\w*)",
     "math_constants.h": r"CUDART_(\w+_)?(INF|NAN|ZERO|ONE|HALF|TWO|THIRD|PI|PIO[24]|L2E|L2T|LN2|LNT)(_F)?",
 }
@@ -84,11 +88,18 @@ __global__ __device__ __host__ __shared__ __constant__ __managed__ __restrict__ 
 __forceinline__ __noinline__ __grid_constant__ __cluster_dims__ __tile_global__ __align__ __volatile__ printf
 threadIdx blockIdx blockDim gridDim warpSize __syncthreads __syncwarp __threadfence __threadfence_block __ldg
 __shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync __ballot_sync __any_sync __all_sync __activemask
+__match_any_sync __match_all_sync __reduce_add_sync __reduce_min_sync __reduce_max_sync
 __popc __clz atomicAdd atomicSub atomicMin atomicMax atomicExch atomicCAS atomicAnd atomicOr atomicXor
 int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
 """
 _QUALIFIER = re.compile(r"\b__\w+__\b")
 _NEARLY = 0.8  # the minimum similarity between a misspelled name and the correct name
+# Namespaces with a header for each name. The value is an example of such a header.
+_OF_MANY_HEADERS = {
+    "cub": "cub/block/block_reduce.cuh",
+    "thrust": "thrust/complex.h",
+    "cuda": "cuda/std/atomic",
+}
 _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
 
 
@@ -109,9 +120,23 @@ def _nearest(word: str) -> str | None:
     """Return the name of CUDA C++ that *word* misspells; None if *word* is not a misspelling."""
     import difflib  # lazy import: slow to import, and needed only for mistakes
 
-    close = difflib.get_close_matches(word, _NAMES_OF_CUDA.split(), n=1, cutoff=_NEARLY)
+    names = _NAMES_OF_CUDA.split()
+    if f"{word}_sync" in names:  # CUDA 9 replaced such a function
+        return f"{word}_sync"
+    close = difflib.get_close_matches(word, names, n=1, cutoff=_NEARLY)
     is_same = not close or close[0] == word or re.sub(r"\D", "", close[0]) != re.sub(r"\D", "", word)
     return None if is_same else close[0]
+
+
+def of_unknown_namespace(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
+    """Report a name of CCCL whose header is not included, without the resulting errors of its line."""
+    for each in found:
+        example = _OF_MANY_HEADERS.get(_name_in(each)) if _NO_NAMESPACE.search(each.text) else None
+        if example is not None:
+            others = [other for other in found if other.where != each.where]
+            told = replace(each, hint=f"include the header of this name, such as <{example}>")
+            return told.followed_by(len(found) - len(others) - 1), others
+    return None
 
 
 def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
@@ -177,6 +202,9 @@ def _header_of(error: Diagnostic) -> str | None:
         return _NAMESPACES.get(_name_in(error))
     if match := _NO_MEMBER.search(error.text):
         return _in(_MEMBERS.get(match[1], {}), match[2])
+    code, at = _pointed_at(error)
+    if _NO_STD.search(error.text) and (match := _STD_NAME.match(code, at)):
+        return _in(_MEMBERS["std"], match[1])
     known = {**_BY_NVCC, **_ELSEWHERE}
     return _in(_MEMBERS["std"] if _is_of_std(error) else known, _name_in(error))
 

@@ -8,13 +8,19 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ...bundle.layout import HATCH_REBUILD, WRAPPER_REBUILD, describe_editable, setuptools_rebuild
+from ...bundle.layout import (
+    HATCH_REBUILD,
+    WRAPPER_REBUILD,
+    EditableInputs,
+    describe_editable,
+    setuptools_rebuild,
+)
 from ...bundle.manifest import NOT_OURS, canonical
 from ...project.project import Project
 
 EDITABLE_FILE = "editable.json"
 
-_FIELDS = {"files", "needs", "rebuild", "root"}
+_FIELDS = {"files", "folders", "needs", "rebuild", "root", "table"}
 # In a strict editable install, setuptools links to the files in _cubins from another folder. So editable.json
 # contains the absolute path of the project.
 _LINKED = setuptools_rebuild("strict")
@@ -57,10 +63,13 @@ def rebuilt_editable_file(project: Project, data: bytes, sources: list[str]) -> 
         return b""
     build = _BUILDS[_commands_of(notes)]
     found_at = project.root.as_posix() if build is _LINKED else None
-    files = describe_editable(project.tree, project.bundle_folder, sources, build, found_at)
+    inputs = EditableInputs(sources, project.config.place.content)
+    files = describe_editable(project.tree, project.bundle_folder, inputs, build, found_at)
     again = json.loads(files[EDITABLE_FILE])
     for name, stamp in again["files"].items():
         stamp[1:3] = notes["files"].get(name, stamp)[1:3]
+    for stamp, before in zip(again["table"][1:2], notes["table"][1:2], strict=False):
+        stamp[1:3] = before[1:3]
     return f"{canonical(again)}\n".encode()
 
 

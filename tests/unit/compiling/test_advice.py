@@ -118,3 +118,10 @@ def test_an_instantiation_that_fails_is_one_error_in_the_users_words(tmp_path: P
         ("instantiate: 'nope<1>': identifier \"nope\" is undefined", ()),
         ("instantiate: 'scale<1': expected a \">\"", ()),
     ]
+
+
+def test_errors_in_headers_that_follow_from_an_error_of_the_project_are_left_out(tmp_path: Path) -> None:
+    follows = error("incomplete type", "<cub>/a.cuh", 1, "with T=<error-type>")
+    own, other = undefined("blorp"), error("incomplete type", "<cub>/b.cuh", 1, "with T=float")
+    assert [each.text for each in advise([follows, other, own], setting(tmp_path))] == [other.text, own.text]
+    assert [each.text for each in advise([follows], setting(tmp_path))] == [follows.text]

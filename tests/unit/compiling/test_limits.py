@@ -131,4 +131,28 @@ def test_a_linked_module_is_warned_of_too(tmp_path: Path) -> None:
 
 
 def test_what_is_no_cubin_has_no_limits() -> None:
-    assert limits.exceeded(b"LTO-IR", {}, dict, "demo/k.cu") == []
+    assert limits.exceeded(b"LTO-IR", {}, dict, "demo/k.cu", "sm_90") == []
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("body", "is_told"),
+    [
+        ("\n#if __CUDA_ARCH__ < 900\n*x = 1;\n#endif\n", True),
+        ("int i = threadIdx.x; int j = i;", True),
+        ("(void)x; return;", False),
+        ("", False),
+    ],
+)
+def test_a_kernel_without_code_is_warned_of(tmp_path: Path, body: str, *, is_told: bool) -> None:
+    text = f'\nextern "C" __global__ void k(int *x) {{{body}}}\n'
+    told = [each for each in warnings(tmp_path, {"k.cu": text}) if "[empty-kernel]" in each]
+    expected = "demo/k.cu:2: kernel 'k' does nothing: its compiled code for sm_90 is empty [empty-kernel]"
+    assert [each.partition("\n")[0] for each in told] == [expected] * is_told
+
+
+@pytest.mark.nvrtc
+def test_instances_of_a_template_without_code_are_told_once(tmp_path: Path) -> None:
+    text = "template <class T> __global__ void k(T *x) { if constexpr (false) *x = 1; }\n"
+    text += "".join(f"template __global__ void k<{each}>({each} *);\n" for each in ("int", "char"))
+    assert len(warnings(tmp_path, {"k.cu": text})) == 1

@@ -95,5 +95,4 @@ def test_a_template_that_the_kernels_of_a_source_use_is_not_warned_of(tmp_path: 
 def test_a_template_of_a_header_is_not_warned_of(tmp_path: Path) -> None:
     assert warnings(tmp_path / "h", {"k.cu": f'#include "s.cuh"\n{SAXPY}', "s.cuh": SCALE}) == []
     others = {"k.cu": SAXPY + SCALE, "l.cu": f'#include "k.cu"\n{INSTANCE}', "m.cu": "// k.cu\n" + PLAIN}
-    told = warnings(tmp_path / "cu", {**others})
-    assert ["[kernel-in-two-modules]" in each for each in told] == [True]
+    assert warnings(tmp_path / "cu", {**others}) == []

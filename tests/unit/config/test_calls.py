@@ -49,13 +49,13 @@ def test_the_options_of_a_call_are_settings() -> None:
     assert one.call_options == written
     assert one.define == (("N", "5"), ("M", "1"), ("F(x)", "x"), ("E", ""))
     assert one.include_dirs == ("csrc", "a/b", "inc")
-    changed = {"std": "c++14", "ofast_compile": "min", "diag_suppress": (177, 20)}
+    changed = {"std": "c++14", "ofast_compile": "min", "diag_suppress": (177, 20, 177)}
     assert one.options == {**DEFAULTS, **changed}
 
 
 def test_options_for_speed_are_settings() -> None:
-    one = rule('options = ["-use_fast_math", "--maxrregcount=256"]')
-    assert one.options == {**DEFAULTS, "use_fast_math": True, "max_register_count": 255}
+    one = rule('options = ["-use_fast_math", "--maxrregcount=300"]')
+    assert one.options == {**DEFAULTS, "use_fast_math": True, "max_register_count": 300}
 
 
 def test_the_last_form_of_a_macro_counts() -> None:
@@ -165,7 +165,8 @@ def test_a_call_of_cuda_core_has_the_options_of_its_fields() -> None:
     written = (
         *("-std=c++20", "-DN=4", "--ftz=true", "--prec-sqrt=false", "-prec-div=true", "--fmad=false"),
         *("--use_fast_math", "-lineinfo", "--dopt=on", "--maxrregcount=64", "--ptxas-options=-O3"),
-        *("-Xptxas=-v", "--disable-warnings", "--diag-suppress=1", "--diag-suppress=2,1"),
+        *("-Xptxas=-v", "-Xptxas=-O1", "-Xptxas=-O3"),
+        *("--disable-warnings", "--diag-suppress=1", "--diag-suppress=2,1"),
     )
     one = rule(f"options = {[*written]}".replace("'", '"'), "cuda.core")
     assert (one.front, one.call_options, one.define) == ("cuda.core", written, (("N", "4"),))
@@ -179,9 +180,9 @@ def test_a_call_of_cuda_core_has_the_options_of_its_fields() -> None:
         "lineinfo": True,
         "device_code_optimize": True,
         "max_register_count": 64,
-        "ptxas_options": ("-O3", "-v"),
+        "ptxas_options": ("-O3", "-v", "-O1", "-O3"),
         "disable_warnings": True,
-        "diag_suppress": (1, 2),
+        "diag_suppress": (1, 2, 1),
     }
     assert rule("", "cuda.core").options == {}
 

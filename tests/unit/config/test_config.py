@@ -75,6 +75,14 @@ def messages(options: str) -> list[str]:
     return [str(problem) for problem in problems(options)]
 
 
+def test_flags_that_other_keys_replace_are_told_beside_the_options() -> None:
+    of_define = "macros are set with 'define', a key of hatch-cubin"
+    (found,) = problems("options = ['-std=c++17', '-DN=4', '-DM', '-O3', '-lineinfo']")
+    assert found.hint == f'{of_define}; for the other flags: options = {{ std = "c++17", lineinfo = true }}'
+    (found,) = problems("options = '-DN=4'")
+    assert found.hint == of_define
+
+
 def only_message(options: str) -> str:
     """Return the one message about a table's first line, without its place."""
     (problem,) = problems(options)
@@ -721,6 +729,7 @@ def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
         ("name = 'a[b]'", "name … 'a[b]'"),
         ("archs = []", "archs must name at least one arch"),
         ("instantiate = ['a', ' ']", "instantiate: ' ' is not the name of a kernel, such …"),
+        ("instantiate = ['scale<{T}>']", "instantiate: 'scale<{T}>' has braces …"),
         ("variants = 1", "variants must be a table of arrays such as { BLOCK = [128, 256] }, not 1"),
         ("variants.N = 1", "variants.N must be an array of at least one value, not 1"),
         ("variants.N = []", "variants.N … []"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hatch_cubin.config import value_checks
 from hatch_cubin.config.value_checks import MAX_VARIANTS
 from hatch_cubin.errors import Location, in_order
 from tests.helpers import read_config
@@ -183,3 +184,24 @@ def test_all_mistakes_of_products_are_reported_at_once_each_with_its_line() -> N
             (9, "invalid-value"),
         ]
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "table"),
+    [
+        ("scale<{T}>", '{ kernel = "scale<{T}>", T = ["float", "double"] }'),
+        (
+            "scale<{dtype}, {N}>",
+            '{ kernel = "scale<{dtype}, {N}>", dtype = ["float", "double"], N = [1, 2] }',
+        ),
+        (
+            "scale<{half,float}, {}>",
+            '{ kernel = "scale<{T}, {T1}>", T = ["half", "float"], T1 = ["float", "double"] }',
+        ),
+        ("scale<float, Shape{1}>", None),
+        ("scale<[]{ return 1; }>", None),
+        ("scale", None),
+    ],
+)
+def test_a_text_with_placeholders_was_meant_as_a_table(text: str, table: str | None) -> None:
+    assert value_checks.product_meant(text) == (table and f"write a table: {table}")

@@ -378,7 +378,9 @@ def test_a_gpu_without_code_compiles(setting: Setting, tmp_path: Path) -> None:
     kernel = classes.RawKernel(TEXT, "saxpy")
     assert kernel.kernel.symbol == "saxpy"
     setting.runtime.device = 1
-    compiled = setting.compiles(lambda: kernel.kernel, "no shipped code")
+    compiled = setting.compiles(
+        lambda: kernel.kernel, f"no shipped code of 'cupy:{text_key('cupy', (), TEXT)[:12]}' "
+    )
     setting.runtime.device = 0
     assert compiled is not kernel.kernel
     assert kernel.kernel.symbol == "saxpy"

@@ -14,11 +14,15 @@ import pytest
 
 from hatch_cubin import loader
 from hatch_cubin.bundle import layout
+from hatch_cubin.config.toml_positions import TableLocation
 from hatch_cubin.project import disk
 from hatch_cubin.project.source_roots import ProjectTree
 from tests.helpers import bundle, load_bundle, made, refusal, write_tree
 
 editable = loader._part("_editable")
+CHANGED = "the kernels were built before these files changed: "
+FIX = "install the package again, or set HATCH_CUBIN_REBUILD=1"
+TOML = '[project]\nversion = "1"\n[tool.hatch-cubin]\ndefine = { N = 1 }\n'
 BUILD = ("-c", "open('built', 'w').close()")
 
 
@@ -34,7 +38,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def notes(root: Path, rebuild: tuple[str, ...] = BUILD) -> None:
     folder, sources = "src/pkg/_cubins", ["src/k.cu", "src/k.h"]
     again = layout.RebuildCommand(rebuild, needs=("hatchling", "hatch_cubin"))
-    layout.write(layout.describe_editable(ProjectTree(root), folder, sources, again), root / folder)
+    (root / "pyproject.toml").write_text(TOML)
+    table = TableLocation("pyproject.toml", TOML, ("tool", "hatch-cubin")).content
+    inputs = layout.EditableInputs(sources, table)
+    described = layout.describe_editable(ProjectTree(root), folder, inputs, again)
+    layout.write(described, root / folder)
 
 
 def look() -> list[str]:
@@ -60,9 +68,55 @@ def test_what_was_only_touched_is_no_edit(root: Path) -> None:
 @pytest.mark.parametrize(("path", "text"), [("src/k.cu", "eno"), ("src/k.h", "longer"), ("src/k.h", None)])
 def test_an_edit_is_warned_of(root: Path, path: str, text: str | None) -> None:
     (root / path).unlink() if text is None else (root / path).write_text(text)
-    assert look() == [
-        f"the kernels are older than {path}: install the package again, or set HATCH_CUBIN_REBUILD=1"
-    ]
+    assert look() == [f"{CHANGED}{path}{' (deleted)' if text is None else ''}; {FIX}"]
+
+
+def test_a_new_source_is_warned_of(root: Path) -> None:
+    write_tree(root / "src", {"new.cu": "", ".k.cu": "", "notes.txt": "", "new.h": ""})
+    assert look() == [f"{CHANGED}src/new.cu (new); {FIX}"]
+
+
+def test_a_folder_that_is_gone_has_no_new_sources(root: Path) -> None:
+    for name in ("k.cu", "k.h"):
+        (root / "src" / name).unlink()
+    bundle = root / "src/pkg"
+    bundle.rename(root / "pkg")
+    (root / "src").rmdir()
+    (root / "other/pkg").mkdir(parents=True)
+    (root / "pkg").rename(root / "src_pkg")
+    editable._HERE = str(root / "src_pkg/_cubins")
+    record = root / "src_pkg/_cubins/editable.json"
+    record.write_text(record.read_text().replace('"../../.."', '"../.."'))
+    assert look() == [f"{CHANGED}src/k.cu (deleted), src/k.h (deleted); {FIX}"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 does not have tomllib")
+@pytest.mark.parametrize(
+    ("before", "after", "is_told"),
+    [
+        ("N = 1", "N = 2", True),
+        ("hatch-cubin", "other", True),
+        ("[tool", "[[tool", True),
+        ("N = 1", "N =", True),
+        ('version = "1"', 'version = "2"', False),
+        ("N = 1", "N=1", False),
+    ],
+)
+def test_an_edit_of_the_table_is_warned_of(root: Path, before: str, after: str, *, is_told: bool) -> None:
+    (root / "pyproject.toml").write_text(TOML.replace(before, after))
+    assert look() == ([f"{CHANGED}pyproject.toml; {FIX}"] if is_told else [])
+
+
+def test_without_tomllib_an_edit_of_the_table_is_not_noticed(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(name: str) -> Any:
+        raise ImportError(name)
+
+    (root / "pyproject.toml").write_text(TOML.replace("1", "2"))
+    with warnings.catch_warnings(record=True), monkeypatch.context() as there:
+        there.setattr(editable, "_import", refused)
+        assert not editable._table_differs(str(root), "pyproject.toml", [0, 0, 0, ""], [], {})
 
 
 @pytest.mark.parametrize("tick_ns", [-(10**10), disk.TIMESTAMP_STEP_NS], ids=["long before", "just before"])
@@ -84,9 +138,7 @@ def test_what_became_a_pipe_is_an_edit_and_not_waited_for(root: Path) -> None:
     notes(root)
     (root / "src/k.cu").unlink()
     os.mkfifo(root / "src/k.cu")
-    assert look() == [
-        "the kernels are older than src/k.cu: install the package again, or set HATCH_CUBIN_REBUILD=1"
-    ]
+    assert look() == [f"{CHANGED}src/k.cu; {FIX}"]
 
 
 def test_of_another_size_it_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,10 +293,10 @@ def test_the_warning_is_at_the_line_that_asked(tmp_path: Path) -> None:
         folder = tmp_path / call.partition("(")[0]
         cubins = load(folder)
         (folder / "editable.json").write_text(
-            '{"files": {"k.cu": [0, 0, 0, ""]}, "rebuild": [], "root": "."}'
+            '{"files": {"k.cu": [0, 0, 0, ""]}, "folders": {}, "rebuild": [], "root": ".", "table": null}'
         )
         code = compile(f"\n\ncubins.{call}", "caller.py", "exec")
-        with pytest.warns(cubins.CubinStaleWarning, match=r"older than k\.cu") as caught:
+        with pytest.warns(cubins.CubinStaleWarning, match=r"changed: k\.cu \(deleted\)") as caught:
             exec(code, {"cubins": cubins})  # noqa: S102
         assert [(each.filename, each.lineno) for each in caught] == [("caller.py", 3)]
 

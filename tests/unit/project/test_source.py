@@ -35,6 +35,8 @@ FILES = (
     "other/f.cu",
     "kernels/g.cu",
     "h.cu",
+    "own/._a.cu",
+    "own/a.cu",
 )
 DEFAULT = ("**/*.cu", "**/*.ptx")
 
@@ -60,6 +62,10 @@ def tree(tmp_path: Path) -> Path:
         (["kernels/g.cu", "h.cu"], [], "h.cu kernels/g.cu"),
         (["**/e.cuh"], [], "demo/k/e.cuh"),
         (["demo/.hidden/*.cu"], [], "demo/.hidden/x.cu"),
+        (["own/*.cu"], [], "own/a.cu"),
+        (["own/**"], [], "own/a.cu"),
+        (["own/.*.cu"], [], "own/._a.cu"),
+        (["own/._a.cu"], [], "own/._a.cu"),
     ],
 )
 def test_a_pattern_is_relative_to_the_project_or_to_a_package(

@@ -103,7 +103,9 @@ def test_a_wheel_without_kernels_says_so(tmp_path: Path, command: Command) -> No
 def test_an_editable_install_may_have_its_notes_beside_and_a_wheel_may_not(
     tmp_path: Path, command: Command
 ) -> None:
-    notes = layout.describe_editable(ProjectTree(tmp_path), "demo/_cubins", [], layout.HATCH_REBUILD)
+    notes = layout.describe_editable(
+        ProjectTree(tmp_path), "demo/_cubins", layout.EditableInputs([]), layout.HATCH_REBUILD
+    )
     assert Answer(command, write_tree(tmp_path / "_cubins", {**FILES, **notes})).code == 0
     assert Answer(command, wheel_of(tmp_path, {**FILES, **notes})).errors == [
         Coded("file-not-listed", f"demo/_cubins/{name}") for name in ("_editable.py", "editable.json")

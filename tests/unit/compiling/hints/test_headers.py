@@ -13,6 +13,7 @@ from hatch_cubin.compiling.hints import headers
 from hatch_cubin.compiling.hints.failed_compile import FailedCompile
 from hatch_cubin.errors import CompileError, Location
 from hatch_cubin.headers.resolve import SearchFolder
+from hatch_cubin.project.source_roots import ProjectTree, SourceRoot
 from tests.helpers import SAXPY, make_project, refusal, write_tree
 
 from .failed_compiles import APART, error, setting
@@ -53,6 +54,10 @@ def trees(root: Path) -> tuple[SearchFolder, ...]:
     ("name", "expected"),
     [
         (
+            "helper_math.h",
+            "this header is in NVIDIA's repository cuda-samples: copy the header into the project",
+        ),
+        (
             "torch/extension.h",
             (f"this header of PyTorch is for host code, which NVRTC does not compile: {APART}"),
         ),
@@ -85,7 +90,7 @@ def test_a_header_of_others_says_whose_it_is_or_what_brings_it(
     """
     mine.cuh cuda_helper.h cuda_utils/x.h cuda/helper.h cuda_fp18.h cub_tools.h thrust_utils/a.h mma_tools.h
     vector_add.h device_helpers.h cooperative_groups_ext.h curand_utils.h cutlass_ext.h nccl_utils.h jaxx.h
-    cublas_wrap.h helper_math.h mpi_tools.h torchlike/a.h
+    cublas_wrap.h helper_maths.h mpi_tools.h torchlike/a.h
     """.split(),  # noqa: SIM905 - a list of words is read as words
 )
 def test_a_header_that_is_only_called_like_those_of_others_is_nobodys(tmp_path: Path, name: str) -> None:
@@ -215,13 +220,25 @@ def test_headers_of_a_virtual_environment_are_not_the_projects(tmp_path: Path) -
         ("utils.h", "did you mean 'utils.cuh'?"),
         ("util.cuh", "did you mean 'utils.cuh'?"),
         ("UTILS.cuh", "did you mean 'utils.cuh'?"),
-        ("sub\\deep.h", "did you mean 'sub/deep.h'?"),
+        ("sub\\deep.h", "did you mean '../sub/deep.h'?"),
+        ("Sub/Deep.h", "did you mean '../sub/deep.h'?"),
+        ("inc\\far.h", "did you mean 'inc/far.h'?"),
+        ("../../csrc/x.cuh", f"this path leads to ../csrc/x.cuh{headers._OUTSIDE}"),
+        ("../csrc/x.cuh", f"this path leads to csrc/x.cuh{headers._INSIDE}"),
         ("cutlass.h", "the headers of nvidia-cutlass are in the folder cutlass/, as in <cutlass/…>"),
         ("/home/me/own.h", ABSOLUTE),
     ],
 )
 def test_a_name_that_is_nearly_right_is_corrected(tmp_path: Path, name: str, meant: str) -> None:
-    assert hint(name, setting(tmp_path, files={"demo/utils.cuh": "", "sub/deep.h": ""})) == meant
+    files = {"demo/utils.cuh": "", "sub/deep.h": "", "own/inc/far.h": ""}
+    assert hint(name, setting(tmp_path, 'include-dirs = ["own"]', files=files)) == meant
+
+
+def test_a_header_in_a_source_root_is_included_without_a_path(tmp_path: Path) -> None:
+    there = setting(tmp_path / "project")
+    write_tree(tmp_path, {"shared/util.cuh": ""})
+    tree = ProjectTree(there.tree.root, (SourceRoot("shared", tmp_path / "shared", "../shared"),))
+    assert hint("../../shared/utils.cuh", replace(there, tree=tree)) == "did you mean 'util.cuh'?"
 
 
 def test_a_link_to_nothing_is_no_header(tmp_path: Path) -> None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
-from hatch_cubin.errors import CompileError
+from hatch_cubin.compiling.hints import language
+from hatch_cubin.errors import CompileError, Location
 from tests.helpers import make_project, refusal
 
 from .failed_compiles import error, setting
 
 KERNEL = 'extern "C" __global__ void k(float *x) {{ {} }}\n'
+ABOUT_SHARED, ABOUT_SYNC, ABOUT_PTX, ABOUT_EXTERN, ABOUT_MASK, ABOUT_VECTORS = (
+    hint
+    for pattern, hint in language._MESSAGES.items()
+    if re.search(r"shared|sync|version|operand", pattern)  # in the order of the table
+)
+ABOUT_SEMICOLON = "the ; at the end of the code before this line is missing"
+ABOUT_COMMENT = "a comment in CUDA C++ begins with //"
 CXX20 = 'to compile as C++20: options = { std = "c++20" }'
 
 
@@ -77,7 +86,41 @@ def test_the_option_that_is_named_lets_the_source_compile(
             "Entry function 'k' uses too much shared data (0x61a80 bytes, 0xc000 max)",
             (),
             "",
-            "use dynamic shared memory (extern __shared__), whose size the launch sets",
+            ABOUT_SHARED,
+        ),
+        ("Instruction 'vote' without '.sync' is not supported on .target sm_70", (), "", ABOUT_SYNC),
+        ("Unsupported .version 9.9; current version is '9.5'", (), "", ABOUT_PTX),
+        (
+            'declaration is incompatible with previous "s" (declared at line 1)',
+            ("extern __shared__ T s[];", "                    ^"),
+            "",
+            ABOUT_EXTERN,
+        ),
+        ('declaration is incompatible with previous "s" (declared at line 1)', ("int s;", "^"), "", None),
+        ("unrecognized preprocessing directive", ("#inlcude <a.h>", " ^"), "", "did you mean #include?"),
+        ("unrecognized preprocessing directive", ("# kernels", "  ^"), "", ABOUT_COMMENT),
+        ("unrecognized preprocessing directive", (), "", ABOUT_COMMENT),
+        (
+            'no instance of overloaded function "__shfl_down_sync" matches the argument list',
+            ("            argument types are: (float, int)", "x"),
+            "",
+            ABOUT_MASK,
+        ),
+        (
+            'no operator "+" matches these operands',
+            ("operand types are: float4 + float4",),
+            "",
+            ABOUT_VECTORS,
+        ),
+        ('no operator "+" matches these operands', ("operand types are: S + float",), "", None),
+        ('expected a ";"', ("  x[0] = 1;", "  ^"), "", ABOUT_SEMICOLON),
+        ('expected a ";"', ("  x[0] y;", "       ^"), "", None),
+        ('expected a ";"', ("  {", "  ^"), "", None),
+        (
+            'expected a ")"',
+            ("void k(const float * restrict y) {", "^"),
+            "",
+            "C++ does not have the keyword restrict: write __restrict__",
         ),
         (
             'type is missing ("int" assumed)',
@@ -102,3 +145,11 @@ def test_what_a_source_needs_is_said_once(
     found = [error("other", line=2), error(text, "demo/a.cu", 1, *context)]
     hints = {each.text: each.hint for each in advise(found, setting(tmp_path, options))}
     assert hints == {"other": None, text: hint}
+
+
+def test_a_message_of_the_assembler_has_the_line_of_its_kernel(tmp_path: Path) -> None:
+    there = setting(tmp_path, text="\n#include <a.h>\n__global__ void k(float *x) {}\n")
+    (told,) = advise(
+        [error("Entry function '_Z1kPf' uses too much shared data (0x1 bytes)", line=None)], there
+    )
+    assert (told.where, told.hint) == (Location("demo/a.cu", 3), ABOUT_SHARED)

@@ -32,6 +32,11 @@ MISSING = 'cannot open source file "{}"'
         ('identifier "get_local_id" is undefined', "x[get_local_id(0)] = 1;", "OpenCL C"),
         (MISSING.format("sycl/sycl.hpp"), "", "SYCL"),
         ('identifier "import" is undefined', "    import torch", "Python"),
+        ('identifier "import" is undefined', "    import cupy as cp", "Python"),
+        ("unrecognized token", "    @cuda.jit", "Python"),
+        ('identifier "cuda" is undefined', "int i = cuda.grid(1);", "Python"),
+        ("unrecognized token", "    @cuda.jit(device=True)", "Python"),
+        ("missing closing quote", '    code = r"""', "Python"),
         (MISSING.format("CL/sycl.hpp"), "", "SYCL"),
         (MISSING.format("metal_stdlib"), "", "Metal"),
         ("expected a declaration", "kernel void k(device float* x [[buffer(0)]]) {", "Metal"),
@@ -48,6 +53,64 @@ def test_another_language_is_named_in_place_of_all_errors(
     assert told.hint.startswith(f"this is {language}, not CUDA C++; ")
     assert told.hint.endswith(': exclude = ["demo/a.cu"]')
     assert told.context[-1] == "and 1 more error after this error"
+
+
+def test_python_around_kernels_is_to_be_removed(tmp_path: Path) -> None:
+    there = setting(tmp_path, text=f'code = r"""\n{SAXPY}"""\n')
+    (told,) = advise([error("missing closing quote", "demo/a.cu", 1, 'code = r"""', "^"), error("x")], there)
+    assert told.hint is not None
+    assert told.hint.startswith(
+        "this line is Python, not CUDA C++: leave only the CUDA C++ code in this file"
+    )
+
+
+@pytest.mark.parametrize("code", [r"extern \"C\" __global__ void k() {", r"x[0] = 1;\n"])
+def test_a_part_of_a_string_literal_is_told(tmp_path: Path, code: str) -> None:
+    (told,) = advise([error("unrecognized token", "demo/a.cu", 1, code, "^"), error("x")], setting(tmp_path))
+    assert told.hint is not None
+    assert "string literal" in told.hint
+
+
+@pytest.mark.parametrize(
+    ("code", "is_template"),
+    [
+        ("void k(%(dtype)s *x) {", True),
+        ("x[0] = %s;", True),
+        ("__shared__ float s[%d];", True),
+        ("if (i < {n}) x[i] = 1;", True),
+        ("void k({dtype} *x) {", True),
+        ("x[0] = $N;", True),
+        ("x[0] = {{ value }};", False),
+        ('printf("(%d, %s)", i, s) nope', False),
+        ("auto v = std::array<int, 1>{n};", False),
+        ("x[0] = y %s;", False),
+        ("return {n};", False),
+    ],
+)
+def test_placeholders_of_python_are_told_from_code(tmp_path: Path, code: str, *, is_template: bool) -> None:
+    (told,) = advise([error("expected an expression", "demo/a.cu", 1, code, "^")], setting(tmp_path))
+    assert (told.hint is not None and "text template" in told.hint) == is_template
+
+
+@pytest.mark.parametrize(
+    ("text", "is_body"),
+    [
+        ("y = a * x + y\n", True),
+        ("if (i < n) { y[i] = x[i]; }\n", True),
+        ("float32 x, float32 y\n", True),
+        ("", False),
+        ("struct A { floot x; };\n", False),
+        ("int f(int x) { return y; }\n", False),
+        ("#define A\nfloot x;\n", False),
+    ],
+)
+def test_statements_outside_of_functions_are_told_once(tmp_path: Path, text: str, *, is_body: bool) -> None:
+    found = [undefined("floot"), error("other", line=2)]
+    told = not_cuda.statements(found, setting(tmp_path, text=text))
+    assert (told is not None) == is_body
+    assert told is None or (told[0].where, told[1]) == (found[0].where, [])
+    assert not_cuda.statements(found[1:], setting(tmp_path, text=text)) is None
+    assert not_cuda.statements([], setting(tmp_path, text=text)) is None
 
 
 @pytest.mark.parametrize("code", ["int i = get_global_id(0);", "int gl_threadID = n;"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Explanation
 from hatch_cubin.compiling.hints import undefined_names
 from tests.helpers import read_config
@@ -225,6 +226,11 @@ def test_a_template_of_std_is_named_with_its_namespace(tmp_path: Path, code: str
             "__shfl_down(x, 1)",
             "'__shfl_down_sync', with a mask of threads as its first argument",
         ),
+        (
+            'identifier "__shfl" is undefined',
+            "__shfl(x, 1)",
+            "'__shfl_sync', with a mask of threads as its first argument",
+        ),
     ],
 )
 def test_a_misspelled_name_of_cuda_is_corrected(
@@ -254,3 +260,22 @@ def test_a_name_that_a_namespace_lacks_is_named_with_its_header(
     assert hinted(undefined_names.undefined([lacking], setting(tmp_path))) == pre_included(header)
     included = setting(tmp_path, text=f"#include <{header}>\n")
     assert undefined_names.undefined([lacking], included) is None
+
+
+def test_a_name_of_std_without_any_header_is_told_once(tmp_path: Path) -> None:
+    code = ("__global__ void k(const std::array<float, 3> a) {", "                        ^")
+    found = [error('explicit type is missing ("int" assumed)', "demo/a.cu", 1, *code), undefined("a")]
+    (told,) = advise(found, setting(tmp_path))
+    assert told.hint == 'include <array>, which the source needs: options = { pre-include = ["array"] }'
+    other = error("qualified name is not allowed", "demo/a.cu", 1, "k(std::nothing a)", "  ^")
+    assert undefined_names.undefined([other], setting(tmp_path)) is None
+
+
+def test_a_name_of_cccl_without_its_header_is_told_once(tmp_path: Path) -> None:
+    text = 'name followed by "::" must be a class or namespace name'
+    of_cub = error(text, "demo/a.cu", 1, "cub::BlockReduce<int, 128> r;", "^")
+    told, other = advise([of_cub, error("expected a ;"), error("x", line=2)], setting(tmp_path))
+    assert told.hint == "include the header of this name, such as <cub/block/block_reduce.cuh>"
+    assert (told.context[-1], other.text) == ("and 1 more error after this error", "x")
+    unknown = error(text, "demo/a.cu", 1, "mine::f();", "^")
+    assert undefined_names.of_unknown_namespace([unknown], setting(tmp_path)) is None

@@ -27,9 +27,9 @@ def noted(
     tmp_path: Path, build: layout.RebuildCommand = layout.HATCH_REBUILD, found_at: str | None = None
 ) -> bytes:
     write_tree(tmp_path, {"src/demo/k.cu": "// k"})
-    return layout.describe_editable(ProjectTree(tmp_path), FOLDER, ["src/demo/k.cu"], build, found_at)[
-        EDITABLE_FILE
-    ]
+    return layout.describe_editable(
+        ProjectTree(tmp_path), FOLDER, layout.EditableInputs(["src/demo/k.cu"]), build, found_at
+    )[EDITABLE_FILE]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,9 @@ def test_verify_compares_the_notes_and_what_reads_them(tmp_path: Path, name: str
         for each, data in bundle(made("k", data=cubin("k")), folder=FOLDER).items()
     }
     write_tree(tmp_path, {"src/demo/k.cu": "// k", **code})
-    notes = layout.describe_editable(ProjectTree(tmp_path), FOLDER, ["src/demo/k.cu"], layout.HATCH_REBUILD)
+    notes = layout.describe_editable(
+        ProjectTree(tmp_path), FOLDER, layout.EditableInputs(["src/demo/k.cu"]), layout.HATCH_REBUILD
+    )
     for each, data in notes.items():
         (tmp_path / FOLDER / each).write_bytes(data)
 

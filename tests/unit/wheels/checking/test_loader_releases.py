@@ -37,7 +37,9 @@ def test_this_version_is_known_by_the_bytes_that_it_writes() -> None:
     files = {
         **packed_bundle(),
         **sometimes,
-        **layout.describe_editable(ProjectTree(REPOSITORY), "demo/_cubins", [], layout.HATCH_REBUILD),
+        **layout.describe_editable(
+            ProjectTree(REPOSITORY), "demo/_cubins", layout.EditableInputs([]), layout.HATCH_REBUILD
+        ),
     }
     code = {name: sha256(data) for name, data in files.items() if name.endswith(".py")}
     assert loader_releases.digests_of_version(__version__) == code == loader_releases.own_digests()

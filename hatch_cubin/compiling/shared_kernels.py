@@ -1,0 +1,43 @@
+"""Report kernels that are in several modules, so that the loader cannot choose between the modules."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from ..cache.entries import Compiled
+from ..errors import Location, problem
+from ..planning.unit_plan import Unit
+
+_SHOWN = 3  # how many modules and kernels a message names at most
+
+
+def shared_kernel_notes(done: Mapping[Unit, Compiled]) -> list[str]:
+    """Return a message for each group of modules that have kernels of the same name."""
+    paths: dict[str, str] = {}
+    modules: dict[str, set[str]] = defaultdict(set)
+    for unit, compiled in done.items():
+        module = unit.module
+        # object files are not loaded, and a library's call does not search for kernels by name
+        if not (module.part_of or module.front):
+            paths[module.base] = module.source.path
+            for kernel in compiled.kernels:
+                modules[kernel].add(module.base)
+    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for kernel, having in modules.items():
+        if len(having) > 1:
+            groups[tuple(sorted(having))].append(kernel)
+    notes = []
+    for bases, kernels in sorted(groups.items()):
+        what = f"the modules {_listed(bases)} have kernels of the same name: {_listed(sorted(kernels))}"
+        hint = (
+            f"load such a kernel with module={bases[0]!r}; if a source is a copy of another source, or is "
+            "included in another source, list it in 'exclude'"
+        )
+        notes.append(problem("kernel-in-two-modules", what, Location(paths[bases[-1]]), hint).with_code())
+    return notes
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"

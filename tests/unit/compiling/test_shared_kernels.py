@@ -1,0 +1,36 @@
+"""Kernels that several modules have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hatch_cubin.compiling.shared_kernels import shared_kernel_notes
+from hatch_cubin.planning.unit_plan import Module
+
+from .test_missing_kernels import done, module
+
+
+def notes(*modules: tuple[Module, str]) -> list[str]:
+    found = {unit: code for each, kernels in modules for unit, code in done(each, sm_90=kernels).items()}
+    return [note.partition(" [")[0] for note in shared_kernel_notes(found)]
+
+
+def test_modules_with_a_kernel_of_one_name_are_told() -> None:
+    a, b = module("a", "demo/a.cu"), module("b", "demo/b.cu")
+    assert notes((a, "saxpy own"), (b, "saxpy")) == [
+        "demo/b.cu: the modules a, b have kernels of the same name: saxpy"
+    ]
+
+
+def test_a_message_for_many_is_short() -> None:
+    many = [(module(f"m{number}", f"demo/{number}.cu"), "a b c d") for number in range(5)]
+    assert notes(*many) == [
+        "demo/4.cu: the modules m0, m1, m2 and 2 more have kernels of the same name: a, b, c and 1 more"
+    ]
+
+
+def test_variants_object_files_and_calls_are_not_told() -> None:
+    a = module("a")
+    variants = [(replace(a, variant=(("N", value),)), "k") for value in ("1", "2")]
+    assert notes(*variants, (replace(module("b"), part_of="m"), "k")) == []
+    assert notes((a, "k"), (replace(module("c"), front="cupy"), "k")) == []
