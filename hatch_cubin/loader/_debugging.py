@@ -131,11 +131,8 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     if cc < (5, 0):
         return "CUDA 12 does not support this GPU"
     older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""  # CUDA 13 dropped these GPUs
-    lower = max(
-        [(each, not suffix) for _, each, suffix in map(_parse_arch, archs) if each < number], default=()
-    )
-    # code with a suffix may need instructions that PTX for newer GPUs cannot have
-    ptx = f' or "compute_{lower[0]}"' if lower and lower[1] and shipped is found.entries else ""
+    lower = {each for _, each, _ in map(_parse_arch, archs) if each < number}
+    ptx = f' or "compute_{max(lower)}"' if lower and shipped is found.entries else ""
     fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration'
     if without:
         fix += f", if {found.source} defines this kernel for it (not defined for {', '.join(without)})"
@@ -311,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "edaf869c210cd37e833e38069343b497ac5fa0b506c974799ab6c95fda03f4c3",
-    "_split": "bbf7400178a6bd63fe2222a92ea2ed8fd5175e4f698419c42a6015c5c1348ada",
+    "_packs": "3c6e6e1075fffa8fc2283acb88f11379ad442c7aa525e5b884adea20438a99c7",
+    "_split": "b363b7df9382c9537cccd45559e89419a9c7f3e89325290e42d3e67a999f981e",
 }
 
 
@@ -430,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "ad4cc9664c929106"
+__build__ = "d911e534dfc1e769"

@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "ad4cc9664c929106"
+__build__ = "d911e534dfc1e769"

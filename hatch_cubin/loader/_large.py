@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "ad4cc9664c929106"
+__build__ = "d911e534dfc1e769"

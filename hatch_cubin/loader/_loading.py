@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "ad4cc9664c929106"
+__build__ = "d911e534dfc1e769"

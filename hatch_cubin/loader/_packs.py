@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "ad4cc9664c929106"
+__build__ = "d911e534dfc1e769"

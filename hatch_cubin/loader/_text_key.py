@@ -88,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "ad4cc9664c929106"
+__build__ = "d911e534dfc1e769"

@@ -173,6 +173,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "ad4cc9664c929106"
+__build__ = "d911e534dfc1e769"
 
 _drop_in.refuse_other_version(__build__, __file__)

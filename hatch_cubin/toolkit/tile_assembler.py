@@ -10,7 +10,7 @@ from __future__ import annotations
 import mmap
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,7 +58,7 @@ def find(wanted: str | None, release: str, install: str) -> TileAssembler:
         builds = {tool: _build_of(path) or "of an unknown version" for tool, path in files.items()}
         if builds.keys() == _FILES.keys() and all(each.startswith(f"{release}.") for each in builds.values()):
             return TileAssembler(str(files["tileiras"]), _joined(builds))
-        seen = seen or {tool: f"{tool} is {build}" for tool, build in builds.items()}
+        seen = max(seen, {tool: f"{tool} is {build}" for tool, build in builds.items()}, key=len)
     found = ", ".join(seen.get(tool, f"{tool} is missing") for tool in _FILES)
     what = f"tile kernels need tileiras, ptxas and libnvvm of CUDA {release}, but {found}"
     hint = install if wanted == "system" else f"{install}pip install {' '.join(wheels(release))}"
@@ -70,10 +70,10 @@ def wheels(release: str) -> list[str]:
     return [f"'{wheel}=={release}.*'" for wheel in _WHEELS.values()]
 
 
-def _homes(wanted: str | None) -> Iterator[Path]:
-    """Yield the folders where the toolkit may be, beginning with the preferred folder."""
+def _homes(wanted: str | None) -> Iterable[Path]:
+    """Return the folders where the toolkit may be, beginning with the preferred folder."""
     places = [system_home()] if wanted == "system" else [Path(entry, "nvidia", "cu13") for entry in sys.path]
-    yield from (place for place in dict.fromkeys(places) if _file(place, "tileiras") is not None)
+    return dict.fromkeys(places)
 
 
 def _file(home: Path, tool: str) -> Path | None:

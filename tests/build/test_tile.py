@@ -159,4 +159,6 @@ def test_damaged_tile_ir_is_refused(tmp_path: Path) -> None:
     project = make_project(
         tmp_path / "p", {"ir.tileir": b"\x7fTileIR\0\x0d\x03\0\0 damaged"}, 'archs = ["sm_80"]'
     )
-    assert found(refusal(CompileError, pipeline.build, project)) == [("compiler-error", "demo/ir.tileir")]
+    error = refusal(CompileError, pipeline.build, project)
+    assert {*found(error)} == {("compiler-error", "demo/ir.tileir")}
+    assert {problem.hint for problem in error.problems} == {None}

@@ -187,11 +187,6 @@ def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, h
     ) in str(refusal(cubins.CubinNotFoundError, cubins.find, "k", cc=(8, 0), driver=driver))
 
 
-def test_code_for_one_capability_is_not_replaced_by_ptx(tmp_path: Path) -> None:
-    cubins = load_bundle(tmp_path, bundle(made("k", "sm_80"), made("k", "sm_100a")))
-    assert 'add "sm_103" to archs in' in str(refusal(cubins.CubinNotFoundError, cubins.find, "k", cc=(10, 3)))
-
-
 @pytest.mark.parametrize(
     ("cc", "fix"),
     [

@@ -74,13 +74,17 @@ def test_the_one_of_cuda_home_is_where_the_installer_puts_it(
             {name: text for name, text in parts("13.3.36").items() if "nvvm" not in name},
             "tileiras is 13.3.36, ptxas is 13.3.36, libnvvm is missing",
         ),
+        (
+            {name: text for name, text in parts("13.3.36").items() if "tileiras" not in name},
+            "tileiras is missing, ptxas is 13.3.36, libnvvm is 13.3.36",
+        ),
         (parts("13.5.37"), "tileiras is 13.5.37, ptxas is 13.5.37, libnvvm is 13.5.37"),
         (
             {**parts("13.3.36"), "bin/ptxas": "release 13.3"},
             "tileiras is 13.3.36, ptxas is of an unknown version, libnvvm is 13.3.36",
         ),
     ],
-    ids=["all", "libnvvm", "another release", "no version"],
+    ids=["all", "libnvvm", "tileiras", "another release", "no version"],
 )
 def test_what_is_missing_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], what: str
