@@ -38,7 +38,7 @@ def outcome_of(
         return [
             failure("result-not-loadable", "the compiled code is relocatable, and cannot be loaded", where)
         ]
-    if cubin is not None and not cubin.kernels:
+    if cubin is not None and not {*cubin.kernels} - {elf.PLACEHOLDER_OF_TILEIRAS}:
         return [failure("source-without-kernels", diagnostics.NO_KERNEL, where)]
     return _compiled(unit, result)
 

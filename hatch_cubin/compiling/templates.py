@@ -21,7 +21,7 @@ from .hints.kernel_declarations import (
     without_extern_templates,
 )
 
-_TEMPLATE_KERNEL = re.compile(r"\btemplate\b.*\b__global__\b", re.DOTALL)
+_TEMPLATE_KERNEL = re.compile(r"\btemplate\b.*\b__(?:tile_)?global__\b", re.DOTALL)
 
 
 def uninstantiated_templates(
@@ -58,7 +58,8 @@ def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
     said = set[str]()
     for kernel in declared({module.source.path: module.source.text}):
         is_definition = kernel.code.endswith("}")
-        if not kernel.parameters or not is_definition or kernel.base in named | said:
+        is_of_module = kernel.is_tile == module.is_tile
+        if not kernel.parameters or not is_definition or not is_of_module or kernel.base in named | said:
             continue
         said.add(kernel.base)
         if kernel.where.line in read and not _is_used(kernel.base, text, module):

@@ -48,6 +48,8 @@ _LIMIT_NAMES = {
     0x3F: "max_cluster",
     0x4C: "barriers",
 }
+# tileiras adds a kernel with this name if the Tile IR has no kernel
+PLACEHOLDER_OF_TILEIRAS = "__$dummy_kernel"
 _TILE_SYMBOL = b"\0___NV_TILE_LAUNCH_META_DATA___\0"  # tileiras defines this symbol in each cubin
 _ANY_REGISTERS = (0xFF,)
 # An instruction takes 16 bytes. The instruction EXIT without a condition begins with these bytes.

@@ -34,13 +34,12 @@ from .source import (
     glob_regex,
     is_glob,
     is_ptx,
-    is_tile_ir,
     may_have_kernel,
     read_source,
     walk,
 )
 from .source_roots import ProjectTree, find_tree
-from .tile_kernels import kernel_kinds
+from .tile_kernels import has_tile_kernels
 
 _SUFFIXES = frozenset({".cu", ".ptx", ".tileir"})
 _NOT_MODULES = frozenset(
@@ -231,9 +230,7 @@ def needed_extras(project: Project) -> frozenset[str]:
     suffixes = {suffix for rule in config.producer for suffix in rule.produces}
     alone = [path for path in paths if path not in linked]
     has_ptx = "ptx" in suffixes or any(map(is_ptx, alone))
-    has_tile = "tileir" in suffixes or any(
-        is_tile_ir(path) or kernel_kinds(read_source(project.tree, path)).tile for path in alone
-    )
+    has_tile = "tileir" in suffixes or any(has_tile_kernels(project.tree, path) for path in alone)
     return frozenset(["nvcc"] * has_ptx + ["tileiras"] * has_tile)
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from typing import NamedTuple
 
+from ..common import read_limits
 from .conditional_lines import surely_read
-from .source import Source, without_comments
+from .source import Source, is_ptx, is_tile_ir, read_source, without_comments
+from .source_roots import ProjectTree
 
+_SIGNS = ("__tile", "cuda_tile.h")  # a text with tile code contains one of these
 TILE_CODE = re.compile(r"\b__tile(?:_global)?__(?!\w)")
 _HEADER = re.compile(r'[ \t]*#[ \t]*include[ \t]*[<"]cuda_tile\.h[>"]')
 _OTHER_GLOBAL = re.compile(r"\b__global__(?!\w)")
@@ -51,10 +55,35 @@ def kernel_kinds(source: Source) -> KernelKinds:
     return _kinds(source.text) if source.is_cpp else NO_TILE_CODE
 
 
+def has_tile_kernels(tree: ProjectTree, path: str) -> bool:
+    """Return whether the source at *path* has tile kernels; SourceError if the source has an error."""
+    if is_ptx(path) or is_tile_ir(path):
+        return is_tile_ir(path)
+    return _has_sign(tree, path) and kernel_kinds(read_source(tree, path)).tile
+
+
+def _has_sign(tree: ProjectTree, path: str) -> bool:
+    """Return whether a file may have tile code; False if the file cannot be read.
+
+    This function is fast, because it reads all sources before each build: it checks and decodes nothing. A
+    pipe has the size 0, and opening it does not wait.
+    """
+    place = tree.disk_path(path) if tree.roots else os.path.join(tree.root, path)
+    try:
+        file = os.open(place, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        try:
+            data = os.read(file, min(os.fstat(file).st_size, read_limits.SOURCE))
+        finally:
+            os.close(file)
+    except OSError:
+        return False
+    return any(sign.encode() in data for sign in _SIGNS)
+
+
 # cached, because several steps of a build ask for the kinds of kernels
 @functools.lru_cache(maxsize=1024)
 def _kinds(text: str) -> KernelKinds:
-    if "__tile" not in text and "cuda_tile.h" not in text:
+    if not any(sign in text for sign in _SIGNS):
         return NO_TILE_CODE
     read = [line for line, _number in surely_read(text, frozenset())]
     if not any(TILE_CODE.search(line) or _HEADER.match(line) for line in read):

@@ -120,7 +120,7 @@ MODULES: dict[str, dict[str, str]] = {
         "declared_kernels": "scan",
         "source": "disk source_roots",
         "conditional_lines": "source",
-        "tile_kernels": "conditional_lines source",
+        "tile_kernels": "conditional_lines source source_roots",
         "recorded_calls": "source source_roots",
         "project": "recorded_calls source source_roots tile_kernels",
         "required_kernels": "declared_kernels source",

@@ -11,6 +11,7 @@ from ...errors import Location
 from ...project.conditional_lines import DEFINED_BY_NVRTC, Condition, lines_with_conditions, surely_read
 from ...project.directives import DEFINE
 from ...project.source import may_have_kernel, without_comments
+from ...project.tile_kernels import kernel_kinds
 from .failed_compile import FailedCompile
 from .kernel_declarations import GAP, about_extern_template, declared, examples
 from .other_sources import called_elsewhere
@@ -32,9 +33,11 @@ FILLED = f", with a type or a value for each {GAP}"
 def about_no_kernel(failed: FailedCompile) -> str | None:
     """Return a hint for a source whose compiled result does not contain a kernel."""
     module = failed.module
-    if module.is_tile and module.source.is_cpp and _GLOBAL.search(module.source.text):
+    kinds = kernel_kinds(module.source)
+    if module.is_tile and kinds.other and not kinds.tile_names:
         return (
-            "remove the tile code, or write it inside #ifdef __CUDACC_TILE__: the source has no tile kernel"
+            "remove the tile code and #include <cuda_tile.h>, or write them inside #ifdef __CUDACC_TILE__: "
+            "the source has no tile kernel"
         )
     left_out = (
         "the source has only device functions, so exclude the source: "
@@ -78,7 +81,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
     """Return a hint about instantiating the kernel templates of a source, or else of its headers."""
     texts = {path: failed.text_of(path) for path in (failed.path, *failed.headers)}
     found = declared(texts)
-    templates = [kernel for kernel in found if kernel.parameters]
+    templates = [kernel for kernel in found if kernel.parameters and kernel.is_tile == failed.module.is_tile]
     own = [kernel for kernel in templates if kernel.where.path == failed.path]
     # A source with device functions may include a header for another reason than its kernel templates.
     is_for_headers = "__device__" not in failed.text_of(failed.path)

@@ -156,6 +156,11 @@ def about_missing(failed: FailedCompile) -> str | None:
     found = [kernel for kernel in _kernels(failed) if kernel.base in names]
     defined = {kernel.base for kernel in found if kernel.code.endswith("}")}
     only = next((kernel for kernel in found if kernel.base not in defined), None)
+    if only is None and failed.module.has_tile_code:
+        return (
+            f"if the kernel is a tile kernel in a header or a macro, declare it in {failed.path}: "
+            "the word __tile_global__ before its name tells hatch-cubin which module the entry is for"
+        )
     return only and f"'{only.name}' ({only.where}) is only declared: define it, or include its definition"
 
 

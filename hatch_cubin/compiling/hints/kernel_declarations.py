@@ -14,7 +14,8 @@ GAP = "…"  # shown in an example instead of a template argument that hatch-cub
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.MULTILINE)
 _QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"')
 _TOKEN = re.compile(
-    r"\bnamespace\b(?P<space>[\w:\s]*)\{|(?P<template>\btemplate\s*<)|(?P<kernel>\b__global__\b)|(?P<mark>[;{}])"
+    r"\bnamespace\b(?P<space>[\w:\s]*)\{|(?P<template>\btemplate\s*<)|"
+    r"(?P<kernel>\b__(?P<tile>tile_)?global__\b)|(?P<mark>[;{}])"
 )
 _NAME = re.compile(r"(\w+)\s*\(")
 _EXTERN = re.compile(r"\bextern\s+template\b([^;]*);")
@@ -44,6 +45,7 @@ class Kernel(NamedTuple):
     where: Location
     parameters: tuple[TemplateParameter, ...] = ()
     code: str = ""  # the text of the kernel's declaration, with the function body if there is one
+    is_tile: bool = False
 
     @property
     def base(self) -> str:
@@ -136,9 +138,8 @@ class _Scan:
             where = Location(self._path, self._code.count("\n", 0, end) + 1)
             body = self._code[match.start() : _end_of_body(self._code, end)]
             whole = "::".join(filter(None, (scope, name)))
-            self.kernels.append(
-                Kernel(whole, template, where, tuple(map(_parameter, _parts(head or ""))), body)
-            )
+            parameters = tuple(map(_parameter, _parts(head or "")))
+            self.kernels.append(Kernel(whole, template, where, parameters, body, is_tile=bool(match["tile"])))
 
 
 def _kernel(code: str, at: int) -> tuple[str, int] | None:

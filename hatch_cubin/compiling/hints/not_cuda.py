@@ -104,7 +104,7 @@ def not_text(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation 
         path = each.where.path if each.where else ""
         text = failed.text_of(path)
         hint = LFS_HINT if is_lfs_pointer(text) else None
-        if "\0" in text:
+        if "\0" in text and not failed.module.source.is_tile_ir:
             hint = f"{path} contains null bytes, as in UTF-16 and UTF-32: save the file as UTF-8"
         if hint is not None:
             return replace(each, hint=hint, context=()).followed_by(len(found) - 1), []

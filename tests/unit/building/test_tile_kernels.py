@@ -36,6 +36,12 @@ def archs(modules: dict[str, Any]) -> dict[str, list[str]]:
     return {name: sorted(entry["arch"] for entry in each["entries"]) for name, each in modules.items()}
 
 
+def without_kernel() -> bytes:
+    """Return a cubin as tileiras makes it of Tile IR without kernels; NVRTC refuses the name in C++."""
+    code = cubin("sm_90a", 'extern "C" __global__ void __Sdummy_kernel() {}')
+    return code.replace(b"__Sdummy_kernel", b"__$dummy_kernel")
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "cache"))
@@ -91,11 +97,48 @@ def test_templates_are_instantiated_in_the_module_of_their_kind(tmp_path: Path, 
     )
     table = f'[[{".".join(TABLE)}.source]]\npath = "demo/k.cu"\ninstantiate = ["negate<64>", "other<int>"]\n'
     project = make_project(tmp_path / "p", {"k.cu": text}, OPTIONS.replace('"sm_80", ', "") + table)
+    warnings: list[str] = []
+    vars(project)["warn"] = warnings.append
     modules = manifest(project)["modules"]
     assert {name: [*each["kernels"]] for name, each in modules.items()} == {
         "k": ["other<int>"],
         "k_tile": ["negate<64>"],
     }
+    assert warnings == []
+
+
+def test_a_template_of_a_tile_kernel_that_is_not_instantiated_is_warned_of(
+    tmp_path: Path, home: Path
+) -> None:
+    template = "template <int N> __tile_global__ void t() {}\n"
+    project = make_project(tmp_path / "p", {"k.cu": TILE + SAXPY + template}, OPTIONS)
+    warnings: list[str] = []
+    vars(project)["warn"] = warnings.append
+    pipeline.build(project)
+    assert [each.splitlines()[0].endswith("[template-not-instantiated]") for each in warnings] == [True]
+
+
+def test_an_instantiation_of_a_tile_kernel_behind_a_macro_is_explained(tmp_path: Path, home: Path) -> None:
+    text = f"#define TK __tile_global__ void\n{TILE}template <int N> TK t(int *x) {{}}\n{SAXPY}"
+    table = f'[[{".".join(TABLE)}.source]]\npath = "demo/k.cu"\ninstantiate = ["t<4>"]\n'
+    error = refusal(
+        CompileError, pipeline.build, make_project(tmp_path / "p", {"k.cu": text}, OPTIONS + table)
+    )
+    assert {*found(error)} == {("wrong-compiler-result", "demo/k.cu")}
+    assert "__tile_global__" in (error.problems[0].hint or "")
+
+
+def test_a_template_of_a_tile_kernel_is_in_the_hint_for_a_source_without_kernels(
+    tmp_path: Path, home: Path
+) -> None:
+    (home / "sm_90.cubin").write_bytes(without_kernel())
+    text = f"template <int N> __tile_global__ void t(int *x) {{}}\n{SAXPY}"
+    project = make_project(tmp_path / "p", {"k.cu": text}, OPTIONS.replace('"sm_80", ', ""))
+    (problem,) = refusal(CompileError, pipeline.build, project).problems
+    assert (problem.code, 'instantiate = ["t<4>"]' in (problem.hint or "")) == (
+        "source-without-kernels",
+        True,
+    )
 
 
 def test_a_locked_build_needs_no_tileiras(tmp_path: Path, home: Path) -> None:
@@ -116,17 +159,18 @@ def test_a_crash_of_tileiras_leaves_no_files(tmp_path: Path, monkeypatch: pytest
     project = make_project(tmp_path / "p", {"ir.tileir": TILE_IR}, 'archs = ["sm_90"]')
     (problem,) = refusal(CompileError, pipeline.build, project).problems
     assert (problem.what, problem.where and problem.where.path) == ("no such luck", "demo/ir.tileir")
+    assert problem.hint is None
 
 
 def test_tile_code_without_a_kernel_is_reported(tmp_path: Path, home: Path) -> None:
-    (home / "sm_90.cubin").write_bytes(cubin("sm_90a", "__device__ int x;"))
+    (home / "sm_90.cubin").write_bytes(without_kernel())
     text = "template <int N> __tile_global__ void t() {}\n"
     project = make_project(tmp_path / "p", {"k.cu": text}, OPTIONS.replace('"sm_80", ', ""))
     assert found(refusal(CompileError, pipeline.build, project)) == [("source-without-kernels", "demo/k.cu")]
 
 
 def test_a_source_with_tile_code_and_no_tile_kernel_is_reported(tmp_path: Path, home: Path) -> None:
-    (home / "sm_90.cubin").write_bytes(cubin("sm_90a", "__device__ int x;"))
+    (home / "sm_90.cubin").write_bytes(without_kernel())
     text = f"__tile__ int f() {{ return 1; }}\n{SAXPY}"
     project = make_project(tmp_path / "p", {"k.cu": text}, OPTIONS.replace('"sm_80", ', ""))
     error = refusal(CompileError, pipeline.build, project)
