@@ -611,7 +611,7 @@ def test_a_build_that_fails_writes_its_report_first(tmp_path: Path) -> None:
 
 def test_a_skipped_build_needs_no_file_but_another_needs_all(tmp_path: Path) -> None:
     assert pipeline.needed_files(project_of(tmp_path, {}, HATCH_CUBIN_SKIP="1")) == []
-    with pytest.raises(HatchCubinError, match=r"there are no \.cu or \.ptx sources in demo/"):
+    with pytest.raises(HatchCubinError, match=r"there are no \.cu, \.ptx or \.tileir sources in demo/"):
         pipeline.needed_files(project_of(tmp_path, {}))
 
 

@@ -80,11 +80,6 @@ def pasted(options: str, hint: str, values: Mapping[str, str]) -> str:
         ({"k.cu": "template <bool B, class T, int N> __global__ void k(T *x) { *x = B + N; }\n"}, "", {}),
         ({"k.cu": '#include "k.cuh"\n', "k.cuh": "template <int N> __global__ void k(int *x) {}\n"}, "", {}),
         (
-            {"k.cu": SAXPY, "t.cu": "__tile_global__ void t(float *x) {}\n"},
-            "options = { device-as-default-execution-space = true }",
-            {},
-        ),
-        (
             {"k.cu": '#include "x/y.h"\n' + SAXPY, "inc/x/y.h": "", "one/z.h": ""},
             'include-dirs = ["demo/one"]',
             {},
