@@ -91,7 +91,7 @@ def test_templates_are_instantiated_in_the_module_of_their_kind(tmp_path: Path, 
     (home / "sm_90.cubin").write_bytes(
         cubin(
             "sm_90a",
-            "template <int N> __global__ void negate(const float*, float*, int) {}\n"
+            "template <int N> __global__ void negate(const float *x, float *y, int n) { y[n] = x[N]; }\n"
             "template __global__ void negate<64>(const float*, float*, int);",
         )
     )
