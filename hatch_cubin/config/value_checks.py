@@ -16,7 +16,7 @@ from ..common import arch_names
 from ..common.capabilities import GPUS
 from ..errors import Problem, problem
 from ..loader._text_key import FRONTS
-from . import nvidia_wheels, toml_lines
+from . import nvidia_wheels
 from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
 
 Macros = tuple[tuple[str, str], ...]
@@ -487,6 +487,8 @@ def product_meant(text: str) -> str | None:
         is_type = name.startswith("T") or "type" in name.lower()
         values[name] = words if len(words) > 1 else ["float", "double"] if is_type else [1, 2]
         return f"{match[1]}{{{name}}}"
+
+    from . import toml_lines  # lazy import: needed only to report mistakes
 
     named = _BRACED_ARGUMENT.sub(placeholder, text)
     return f"write a table: {toml_lines.literal({'kernel': named, **values})}" if values else None

@@ -77,7 +77,7 @@ def _producer(project: Project, rule: ProducerRule, files: ProjectFiles) -> Prod
     packages = packages_for(project.packages, rule.path)
     name = module_name(project.packages, rule.path)
     modules = import_closure(project.tree, packages, name, rule.path)
-    matched = sorted({path for pattern in rule.inputs for path in files.matching(pattern)})
+    matched = sorted({path for pattern in rule.inputs for path in files.matching(pattern, hidden=True)})
     searched = {each for pattern in rule.inputs for each in _searched_folders(project, pattern)}
     folders = [folder for folder in sorted(searched) if _are_declared(project, folder, {*matched, *modules})]
     inputs = ProducerInputs(
@@ -98,7 +98,7 @@ def _missing_files(
         scripts = sorted(path for path in walk(project.tree, ".") if _SCRIPT.search(path))
         yield problem("producer-not-found", what, where, guess(rule.path, scripts))
     for number, pattern in enumerate(rule.inputs):
-        if not files.matching(pattern):
+        if not files.matching(pattern, hidden=True):
             is_folder = project.tree.disk_path(pattern).is_dir()
             hint = f'the path is a folder: write "{pattern}/**" for the files in it' if is_folder else None
             what, where = (

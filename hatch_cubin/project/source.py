@@ -218,11 +218,15 @@ class ProjectFiles:
         ]
         return left, [pattern for pattern, paths in matched.items() if not paths]
 
-    def matching(self, pattern: str) -> list[str]:
-        """Return the project-relative paths of the files that *pattern* matches."""
-        rule, is_plain = glob_regex(pattern), not re.search(r"[*?\[]", pattern)
-        # like in a shell, a wildcard does not match a hidden file, such as `._k.cu` of macOS
-        is_hidden = re.compile(r"(?!)" if is_plain or "/." in f"/{pattern}" else r"(?:.*/)?\.[^/]*")
+    def matching(self, pattern: str, *, hidden: bool = False) -> list[str]:
+        """Return the project-relative paths of the files that *pattern* matches.
+
+        As in a shell, a wildcard does not match a hidden file, such as `._k.cu` of macOS. If *hidden* is
+        true, a wildcard matches hidden files too.
+        """
+        rule, is_plain = glob_regex(pattern), not is_glob(pattern)
+        all_match = hidden or is_plain or "/." in f"/{pattern}"
+        is_hidden = re.compile(r"(?!)" if all_match else r"(?:.*/)?\.[^/]*")
         found: set[str] = set()
         for named in (self._inside, self._files_with_prefix(pattern)):
             for name in (pattern,) if is_plain else named:

@@ -41,6 +41,7 @@ KERNELS = """\
   { file = "src/demo/**/*.cuh" },
   { file = "src/demo/**/*.h" },
   { file = "src/demo/**/*.ptx" },
+  { file = "src/demo/**/*.tileir" },
   { dir = "src/demo/_cubins" },
 ]
 """
