@@ -36,7 +36,7 @@ ARCHS = [f"sm_{number}" for number in (75, 80, 86, 87, 88, 89, 90, 100, 103, 110
 
 
 def kernels(count: int) -> dict[str, str]:
-    code = 'extern "C" __global__ void k{0}(float *x) {{ x[threadIdx.x] *= {0}; }}\n'
+    code = 'extern "C" __global__ void k{0}(float *x) {{ x[threadIdx.x] += {0}; }}\n'
     return {f"demo/k{number}.cu": code.format(number) for number in range(count)}
 
 

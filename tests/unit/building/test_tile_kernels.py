@@ -14,7 +14,7 @@ from hatch_cubin.explaining.kernel_lookup import units_by_kernel
 from hatch_cubin.keys.jobs import make_jobs
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.project.project import Project, read_sources
-from hatch_cubin.toolkit import tile_assembler
+from hatch_cubin.toolkit import tile_assembler, worker
 from hatch_cubin.toolkit.toolkit import Facts, Toolkit
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from hatch_cubin.wheels.reading.survey import survey
@@ -46,6 +46,20 @@ def without_kernel() -> bytes:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "cache"))
     return install(tmp_path / "site", monkeypatch)
+
+
+@pytest.mark.parametrize("body", ["{}", "{ oops }"])
+def test_a_worker_compiles_tile_kernels_in_two_steps(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    assembler = worker._Assembler()
+    assembler.scratch, assembler.programs = str(tmp_path), {"tileir": str(home / "bin/tileiras")}
+    monkeypatch.setattr(worker, "_assembler", assembler)
+    code = f'extern "C" __tile_global__ void k(float *x) {body}'.encode()
+    task = {"id": 0, "kind": "tile", "code": code, "name": b"k.cu", "instantiate": [], "searches": False}
+    options = [b"-arch=sm_90", b"--std=c++20", b"--enable-tile"]
+    made = worker.compile_task({**task, "options": options, "tile_flags": [b"--gpu-name=sm_90"]})
+    assert (made["ok"], made["output"] == cubin("sm_90a")) == (body == "{}", body == "{}"), made["log"]
 
 
 def test_a_source_with_both_kinds_of_kernels_becomes_two_modules(tmp_path: Path, home: Path) -> None:

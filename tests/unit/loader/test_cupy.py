@@ -283,6 +283,7 @@ def test_a_module_from_a_file_is_left_to_cupy(setting: Setting, classes: Any) ->
     assert module.file_path == "saxpy.cubin"
     if not setting.is_real:
         assert isinstance(module.module, cupy_double.Module)
+        module.compile()
         assert type(module.get_function("saxpy")) is setting.cupy.RawKernel
         assert setting.cupy.compiled == []
 
