@@ -23,6 +23,7 @@ from ..cubin.ptx import ptx_version
 from ..errors import BundleError, Location, problem
 from ..planning.unit_plan import Module, Unit
 from ..project import disk
+from ..project.source import SUFFIXES
 from ..project.source_roots import ProjectTree
 from ..toolkit.toolkit import Keys
 from . import kernel_parameters, loader_files
@@ -66,9 +67,6 @@ class EditableInputs(NamedTuple):
     sources: Iterable[str]
     # the configuration: the name of the TOML file, the keys that lead to the table, the content of the table
     table: tuple[str, Sequence[str], Any] | None = None
-
-
-SUFFIXES = (".cu", ".ptx")  # of sources: the loader of an editable install notices new sources
 
 
 class RebuildCommand(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from ..headers.resolve import OWN
@@ -242,7 +243,8 @@ def describe(difference: Difference, now: Inputs) -> str:
         was, new = _tree_name(was or ""), _tree_name(new or "")
         template = "headers from {now} differ" if was == new else template
     label = (name or "").removeprefix(OWN)
-    tool = "nvJitLink" if "linked" in now else "ptxas" if now["path"].endswith(".ptx") else "NVRTC"
+    of_suffix = {".ptx": "ptxas", ".tileir": "tileiras"}
+    tool = "nvJitLink" if "linked" in now else of_suffix.get(PurePosixPath(now["path"]).suffix, "NVRTC")
     return template.format(name=label, was=was, now=new, path=now["path"], tool=tool)
 
 

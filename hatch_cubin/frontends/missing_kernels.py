@@ -13,7 +13,7 @@ from ..config.config import DEFAULT_SOURCES
 from ..config.known_names import WRAPPER, inside, with_hatch_cubin
 from ..errors import Location, Problem, problem
 from ..project.project import Project
-from ..project.source import BUNDLE_FOLDER
+from ..project.source import BUNDLE_FOLDER, SUFFIXES
 
 _HOOK_SWITCH = "HATCH_BUILD_HOOK_ENABLE_CUBIN"
 _NO_HOOKS = "HATCH_BUILD_NO_HOOKS"
@@ -79,7 +79,7 @@ def _packages_outside_wheels(project: Project, all_packages: dict[str, str]) -> 
         path = Path(project.root, folder)
         if any(path == each or path in each.parents or each in path.parents for each in inside_wheel):
             continue
-        found = sorted(file for suffix in ("*.cu", "*.ptx", "*.tileir") for file in path.rglob(suffix))
+        found = sorted(file for suffix in SUFFIXES for file in path.rglob(f"*{suffix}"))
         if found:
             first = os.path.relpath(found[0], project.root).replace(os.sep, "/")
             others = len(found) - 1

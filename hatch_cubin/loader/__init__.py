@@ -920,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "d911e534dfc1e769"  # the same in all files of one version
+__build__ = "ae8ff9021525e613"  # the same in all files of one version

@@ -308,8 +308,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles, and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "3c6e6e1075fffa8fc2283acb88f11379ad442c7aa525e5b884adea20438a99c7",
-    "_split": "b363b7df9382c9537cccd45559e89419a9c7f3e89325290e42d3e67a999f981e",
+    "_packs": "ddd60566263a04bccb4e492069ceb462bfe9e4a92f54349f8a68d050cffc64da",
+    "_split": "d4721a43c0be92b225cb8d3a455272ca60c663f4635f24734349dc682a80af49",
 }
 
 
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "d911e534dfc1e769"
+__build__ = "ae8ff9021525e613"

@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "d911e534dfc1e769"
+__build__ = "ae8ff9021525e613"

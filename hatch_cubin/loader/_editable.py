@@ -66,7 +66,7 @@ def _edited(root: str, built: "Mapping[str, Any]") -> "Iterator[str]":
     for folder, before in built["folders"].items():
         path = os.path.join(root, folder)
         for name in sorted(os.listdir(path)) if os.path.isdir(path) else ():
-            if name.endswith((".cu", ".ptx")) and name[0] != "." and name not in before:
+            if name.endswith((".cu", ".ptx", ".tileir")) and name[0] != "." and name not in before:
                 yield f"{folder}/{name} (new)"
     if built["table"] and _table_differs(root, *built["table"]):
         yield built["table"][0]
@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "d911e534dfc1e769"
+__build__ = "ae8ff9021525e613"

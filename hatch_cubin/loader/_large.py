@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "d911e534dfc1e769"
+__build__ = "ae8ff9021525e613"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "d911e534dfc1e769"
+__build__ = "ae8ff9021525e613"

@@ -88,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "d911e534dfc1e769"
+__build__ = "ae8ff9021525e613"

@@ -85,7 +85,7 @@ class Program:
     ) -> "cuda.core.ObjectCode":
         """Return the package's machine code, or compile the text as cuda.core's method does."""
         names = tuple(name_expressions or ())
-        is_wrong = self._is_closed or (names and cache is not None)  # which cuda.core refuses
+        is_wrong = self._is_closed or (names and cache is not None)  # cuda.core refuses both
         found = None if is_wrong else self._find(target_type, names)
         if found is None:
             others = {} if cache is None else {"cache": cache}
@@ -173,6 +173,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "d911e534dfc1e769"
+__build__ = "ae8ff9021525e613"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "d911e534dfc1e769"
+__build__ = "ae8ff9021525e613"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -81,7 +81,10 @@ def _is_site_folder(path: str) -> bool:
 
 
 def _is_importable(tree: ProjectTree, path: str) -> bool:
-    """Return whether the process may import from a folder of `sys.path`, such as one outside the project."""
+    """Return whether the process may import from a folder of `sys.path`.
+
+    The process may not import from a folder of the project, except from an environment inside the project.
+    """
     if path == "" or os.path.realpath(path) == os.path.realpath(tree.root):
         return False
     is_of_environment = _is_inside(tree, sys.prefix) and Path(path).is_relative_to(sys.prefix)

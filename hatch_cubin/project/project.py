@@ -29,6 +29,7 @@ from ..config.value_checks import guess
 from ..errors import ConfigError, Location, Problem, SourceError, problem
 from .source import (
     BUNDLE_FOLDER,
+    SUFFIXES,
     ProjectFiles,
     Source,
     glob_regex,
@@ -41,7 +42,6 @@ from .source import (
 from .source_roots import ProjectTree, find_tree
 from .tile_kernels import has_tile_kernels
 
-_SUFFIXES = frozenset({".cu", ".ptx", ".tileir"})
 _NOT_MODULES = frozenset(
     {"__init__.py", "conftest.py", "hatch_build.py", "noxfile.py", "setup.py", "tasks.py"}
 )
@@ -116,7 +116,7 @@ class Project:
         having = (
             name
             for name, folder in self.packages.items()
-            if any(next((self.root / folder).rglob(f"*{suffix}"), None) for suffix in sorted(_SUFFIXES))
+            if any(next((self.root / folder).rglob(f"*{suffix}"), None) for suffix in SUFFIXES)
         )
         return next(having, next(iter(self.packages)))
 
@@ -383,7 +383,7 @@ def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
 
 def _warn_of_capitals(project: Project, files: ProjectFiles) -> None:
     """Warn of each file in a package that is not a source only because its suffix is in capital letters."""
-    capitals = [f"**/*{suffix.upper()}" for suffix in sorted(_SUFFIXES)]
+    capitals = [f"**/*{suffix.upper()}" for suffix in SUFFIXES]
     paths, _unmatched = files.find(capitals, project.config.exclude)
     for path in paths if project.config.sources == DEFAULT_SOURCES else ():
         what = "is not compiled, because its suffix is in capital letters"
@@ -425,12 +425,12 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
     if project.tree.disk_path(pattern).is_dir():
         return f'the path is a folder: write "{pattern}/**/*.cu" for the sources in the folder'
     if not is_glob(pattern):
-        suffixes = {*_SUFFIXES, PurePosixPath(pattern).suffix}
+        suffixes = {*SUFFIXES, PurePosixPath(pattern).suffix}
         paths = (path for path in walk(project.tree, ".") if PurePosixPath(path).suffix.lower() in suffixes)
         return guess(pattern, sorted(paths))
     if not pattern.startswith("*"):
         files = map(PurePosixPath, walk(project.tree, "."))
-        there = {f"{path.parent}/*{path.suffix}" for path in files if path.suffix.lower() in _SUFFIXES}
+        there = {f"{path.parent}/*{path.suffix}" for path in files if path.suffix.lower() in SUFFIXES}
         return f"sources are in: {', '.join(sorted(there)[:_SHOWN_FOLDERS])}" if there else None
     found = _sources_elsewhere(project)
     reason = "a glob that begins with a wildcard matches only files in packages"
@@ -441,15 +441,13 @@ def _sources_elsewhere(project: Project) -> list[str] | None:
     """Return globs for sources outside the packages, or else for files that seem to contain kernels."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
-    found = [
-        path for path in paths if path.suffix.lower() in _SUFFIXES and not str(path).startswith(packages)
-    ]
+    found = [path for path in paths if path.suffix.lower() in SUFFIXES and not str(path).startswith(packages)]
     if at_top := [str(path) for path in found if len(path.parts) == 1]:
         # listed by name, because a glob that begins with a wildcard matches only files in packages
         return at_top
     if found:
         return [str(found[0].parent / "**" / f"*{found[0].suffix}")]
-    if in_capitals := [str(path) for path in paths if path.suffix.lower() in _SUFFIXES]:
+    if in_capitals := [str(path) for path in paths if path.suffix.lower() in SUFFIXES]:
         return in_capitals
     like_sources = [
         str(path) for path in paths if path.suffix in _LIKE_SOURCES and str(path).startswith(packages)

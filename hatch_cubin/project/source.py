@@ -25,6 +25,7 @@ BUNDLE_FOLDER = "_cubins"
 _SKIPPED_FOLDERS = frozenset({BUNDLE_FOLDER, "__pycache__", "node_modules"})
 _GLOB_PIECE = re.compile(r"(?:\*\*/)+|\*\*+|\*|\?|\[(?:[!^].|[^!^])[^\]]*\]|.", re.DOTALL)
 LFS_HINT = "the file is only a pointer of Git LFS: 'git lfs pull' downloads its content"
+SUFFIXES = (".cu", ".ptx", ".tileir")  # of sources
 TILE_IR_MAGIC = b"\x7fTileIR\0"
 _WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 

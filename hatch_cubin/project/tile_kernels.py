@@ -65,8 +65,8 @@ def has_tile_kernels(tree: ProjectTree, path: str) -> bool:
 def _has_sign(tree: ProjectTree, path: str) -> bool:
     """Return whether a file may have tile code; False if the file cannot be read.
 
-    This function is fast, because it reads all sources before each build: it checks and decodes nothing. A
-    pipe has the size 0, and opening it does not wait.
+    Each build calls this function for each source, so it must be fast: it decodes nothing. A pipe has the
+    size 0, so reading a pipe does not wait.
     """
     place = tree.disk_path(path) if tree.roots else os.path.join(tree.root, path)
     try:

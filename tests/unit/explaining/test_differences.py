@@ -152,10 +152,11 @@ def test_changes_that_come_with_another_compiler_are_summed_up() -> None:
     assert describe_all((), NOW) == []
 
 
-def test_the_tool_of_a_ptx_source_is_ptxas() -> None:
-    now = {**NOW, "path": "demo/k.ptx"}
+@pytest.mark.parametrize(("suffix", "tool"), [("cu", "NVRTC"), ("ptx", "ptxas"), ("tileir", "tileiras")])
+def test_each_kind_of_source_has_its_tool(suffix: str, tool: str) -> None:
+    now = {**NOW, "path": f"demo/k.{suffix}"}
     (found,) = differences({**now, "compiler": "13.4.92"}, now)
-    assert describe(found, now) == "ptxas 13.4.92 -> 13.5.37"
+    assert describe(found, now) == f"{tool} 13.4.92 -> 13.5.37"
 
 
 def test_a_difference_has_both_values() -> None:

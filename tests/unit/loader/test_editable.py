@@ -16,6 +16,7 @@ from hatch_cubin import loader
 from hatch_cubin.bundle import layout
 from hatch_cubin.config.toml_positions import TableLocation
 from hatch_cubin.project import disk
+from hatch_cubin.project.source import SUFFIXES
 from hatch_cubin.project.source_roots import ProjectTree
 from tests.helpers import bundle, load_bundle, made, refusal, write_tree
 
@@ -71,9 +72,10 @@ def test_an_edit_is_warned_of(root: Path, path: str, text: str | None) -> None:
     assert look() == [f"{CHANGED}{path}{' (deleted)' if text is None else ''}; {FIX}"]
 
 
-def test_a_new_source_is_warned_of(root: Path) -> None:
-    write_tree(root / "src", {"new.cu": "", ".k.cu": "", "notes.txt": "", "new.h": ""})
-    assert look() == [f"{CHANGED}src/new.cu (new); {FIX}"]
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_new_source_is_warned_of(root: Path, suffix: str) -> None:
+    write_tree(root / "src", {f"new{suffix}": "", f".k{suffix}": "", "notes.txt": "", "new.h": ""})
+    assert look() == [f"{CHANGED}src/new{suffix} (new); {FIX}"]
 
 
 def test_a_folder_that_is_gone_has_no_new_sources(root: Path) -> None:
