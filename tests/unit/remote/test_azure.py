@@ -21,6 +21,8 @@ from hatch_cubin.remote.buckets import BucketStore
 from hatch_cubin.remote.location import StoreTarget
 from hatch_cubin.remote.store import StoreError
 
+from .replacing import check_replace
+
 pytestmark = pytest.mark.azurite
 
 ACCOUNT = "devstoreaccount1"
@@ -73,12 +75,7 @@ def test_a_container_stores_and_replaces_as_a_bucket_does(monkeypatch: pytest.Mo
     store.put("cas/a", b"abc")
     assert store.get("cas/a", 3) == b"abc"
     assert (store.has("cas/a"), store.has("cas/b")) == (True, False)
-    assert store.replace("ac/i", b"one", None)
-    assert not store.replace("ac/i", b"other", None)
-    data, tag = store.read("ac/i", 9)
-    assert data == b"one"
-    assert store.replace("ac/i", b"two", tag)
-    assert not store.replace("ac/i", b"other", tag)
+    check_replace(store)
     assert opened("az://container").get("of/mine/ac/i", 9) == b"two"
     assert opened("az://nowhere").get("cas/a", 3) is None
     with pytest.raises(StoreError, match="the bucket does not exist"):

@@ -15,6 +15,8 @@ from hatch_cubin.remote.store import StoreError
 from tests.helpers import refusal
 from tests.store_server import Handler, StoreServer, answer, store_server
 
+from .replacing import check_replace
+
 Open = Callable[..., BucketStore]
 
 
@@ -101,13 +103,7 @@ def test_an_answer_larger_than_expected_is_not_read(endpoint: str, opened: Open)
 
 def test_replace_does_not_overwrite_a_newer_write(endpoint: str, opened: Open) -> None:
     store = opened(endpoint)
-    assert store.read("ac/i", 9) == (None, None)
-    assert store.replace("ac/i", b"one", None)
-    assert not store.replace("ac/i", b"other", None)
-    data, tag = store.read("ac/i", 9)
-    assert data == b"one"
-    assert store.replace("ac/i", b"two", tag)
-    assert not store.replace("ac/i", b"other", tag)
+    check_replace(store)
     assert store.get("ac/i", 9) == b"two"
 
 
