@@ -462,7 +462,7 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
         if getattr(rule, key)
     ]
     if source.variant or source.arch:
-        what = "the source's name has a variant or an arch, but a library's call finds it by its text"
+        what = "has a variant or an arch in its name, but a library's call finds the source only by its text"
         problems.append(
             problem("setting-changes-call", what, Location(source.path), "leave '[…]' and the arch out")
         )
