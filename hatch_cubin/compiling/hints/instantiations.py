@@ -19,7 +19,7 @@ _FOR_THE_DEVICE = re.compile(r"cannot form address of a non-__global__")
 _UNKNOWN = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
 _INSTANTIATED = re.compile(r'detected during instantiation of "void ([\w:]+)[(<]')
 _FOLLOWS = re.compile("Error in parsing name expression")
-_MOST = 5  # how many templates a hint lists at most
+_MOST = 5  # The most templates that a hint lists.
 _WORD = re.compile(r"\w+")
 
 
@@ -105,8 +105,7 @@ def _about(entry: str, error: Diagnostic, failed: FailedCompile) -> str | None:
         return f'{unknown} is a value of the enumeration {enumeration}: write "{right}"'
     if kernel is None:
         return _about_unknown(entry, unknown, kernels, failed)
-    # No hint is needed if a type is unknown. If a kernel is unknown, an `#if` may hide the kernel from the
-    # compiler.
+    # An unknown type needs no hint here. If a kernel is unknown, an `#if` may hide it from the compiler.
     is_clear = unknown and (unknown not in kernel.name.split("::") or _name_of(entry) == kernel.name)
     return None if is_clear else _about_template(entry, kernel)
 
