@@ -20,8 +20,7 @@ _ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {APART}
 _ONLY_HOSTS = f"only host code can do this: remove it from the kernels; if it is in a host function, {APART}"
 _OF_TOOLKIT = re.compile(
     r"<(?:nvrtc|cuda)\b"
-    # Matches headers of the CUDA toolkit with declarations for the host. Headers for device code compile without
-    # an extra option.
+    # Matches headers of the CUDA toolkit. Those for device code compile without an extra option.
 )
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
