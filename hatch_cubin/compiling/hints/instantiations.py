@@ -19,7 +19,7 @@ _FOR_THE_DEVICE = re.compile(r"cannot form address of a non-__global__")
 _UNKNOWN = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
 _INSTANTIATED = re.compile(r'detected during instantiation of "void ([\w:]+)[(<]')
 _FOLLOWS = re.compile("Error in parsing name expression")
-_MOST = 5  # how many templates a hint lists at most
+_MOST = 5  # The most templates that a hint lists.
 _CLASS = re.compile(r"\b(?:class|struct)\s+(\w+)")
 _WORD = re.compile(r"\w+")
 
