@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..common.environment import (
@@ -536,7 +536,36 @@ def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple
 
 
 def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
-    return _array(value, reader, path, _SOURCE_CHECKS, _REQUIRED_SOURCE_KEYS)
+    rules = _array(value, reader, path, _SOURCE_CHECKS, _REQUIRED_SOURCE_KEYS)
+    if isinstance(value, list) and len(rules) == len(value):  # the tables have no mistakes
+        _report_replaced_settings(rules, reader, path)
+    return rules
+
+
+def _report_replaced_settings(
+    rules: Sequence[Mapping[str, Any]], reader: _Reader, path: tuple[str | int, ...]
+) -> None:
+    """Report each setting that a later [[source]] table with the same `path` replaces.
+
+    Tables with different paths may replace each other's settings: the first path may match more sources.
+    """
+    from .toml_lines import literal, setting  # lazy import: needed only to report mistakes
+
+    set_before: dict[tuple[str, ...], Any] = {}
+    for index, rule in enumerate(rules):
+        values: dict[tuple[str, ...], Any] = {(key,): rule[key] for key in ("name", "archs") if rule.get(key)}
+        values |= {("define", name): text for name, text in rule.get("define", ())}
+        values |= {("options", name): each for name, each in rule.get("options", {}).items()}
+        for keys, new in values.items():
+            old = set_before.setdefault((rule["path"], rule.get("front", ""), *keys), new)
+            if old != new:
+                hint = "keep only one table for this path"
+                if keys[0] == "define":
+                    variants = setting("variants", {keys[1]: [old, new]})
+                    hint += f"; for one module per value, write in place of the macro: {variants}"
+                earlier = literal(old)
+                what = f"{'.'.join(keys)} replaces the value {earlier} of an earlier table with the same path"
+                reader.add(problem("setting-replaced", what, hint=hint), (*path, index, *keys))
 
 
 def _modules(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:

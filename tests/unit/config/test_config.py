@@ -1477,3 +1477,33 @@ def test_a_value_of_a_producer_that_is_of_another_kind_is_shown_as_it_may_be_mea
 ) -> None:
     (found,) = problems(f"{PRODUCER}\npath = 'gen.py'\n{line}")
     assert found.hint == hint
+
+
+SOURCE_K = "[[tool.hatch.build.hooks.cubin.source]]\npath = 'k.cu'\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "value"),
+    [
+        ("name = 'a'", "name = 'b'", '"a"'),
+        ("archs = ['sm_80']", "archs = ['sm_90']", '["sm_80"]'),
+        ("define = { N = 4 }", "define = { N = 8 }", 'variants = { N = ["4", "8"] }'),
+        ("options = { lineinfo = true }", "options = { lineinfo = false }", "true"),
+    ],
+)
+def test_two_source_tables_of_one_path_do_not_replace_a_setting(first: str, second: str, value: str) -> None:
+    table = f"{SOURCE_K}{first}\n{SOURCE_K.replace('k.cu', './k.cu')}{second}\n"
+    error = refusal(ConfigError, read_config, table)
+    assert [*error.problems] == [Coded("setting-replaced", "pyproject.toml:15", value)]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        f"{SOURCE_K}instantiate = ['f<1>']\n{SOURCE_K}instantiate = ['f<2>']\n",
+        f"{SOURCE_K}define = {{ N = 4 }}\n{SOURCE_K}define = {{ N = 4, M = 1 }}\n",
+        f"{SOURCE_K.replace('k.cu', '*.cu')}name = 'a_{{stem}}'\n{SOURCE_K}name = 'a'\n",
+    ],
+)
+def test_source_tables_that_add_to_each_other_are_no_error(table: str) -> None:
+    assert len(read_config(table).source) == 2
