@@ -155,7 +155,9 @@ def signer_of(project: Project) -> Signer | None:
     signer = Signer(_private(said, project))
     keys = project.config.trusted_keys
     if keys and signer.key not in keys:
-        project.warn(f"the signatures of {SIGNING_KEY} do not count: trusted-keys does not list {signer.key}")
+        project.warn(
+            f"the signatures of {SIGNING_KEY} are not trusted: trusted-keys does not list {signer.key}"
+        )
     return signer
 
 

@@ -196,8 +196,8 @@ def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
 def _add_archs(gpus: Sequence[str]) -> str:
     archs = ", ".join(f'"sm_{gpu.replace(".", "")}"' for gpu in gpus)
     return (
-        f"add {archs} to the archs of these kernels; or list the wheel's GPUs with --gpu, "
-        "or the kernels that need not run on all GPUs with --except"
+        f"add {archs} to the archs of these kernels; or set --gpu to the GPUs that the wheel is for, "
+        "or --except to the kernels that need not run on all GPUs"
     )
 
 
