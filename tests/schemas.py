@@ -12,7 +12,15 @@ from typing import Any
 
 from hatch_cubin.common import arch_names
 from hatch_cubin.common.ed25519_keys import PUBLIC
-from hatch_cubin.config import nvrtc_options, ptxas_options, reader, reserved_macros, store_urls, value_checks
+from hatch_cubin.config import (
+    known_names,
+    nvrtc_options,
+    ptxas_options,
+    reader,
+    reserved_macros,
+    store_urls,
+    value_checks,
+)
 from hatch_cubin.config.known_names import WRAPPER
 from hatch_cubin.config.schema import Schema, written
 from hatch_cubin.loader._text_key import FRONTS
@@ -220,7 +228,9 @@ def definitions() -> Schema:
 def own_table() -> Schema:
     """Return the schema of `[tool.hatch-cubin]`."""
     whole = table({**reader._CHECKS, **reader._WRAPPER_CHECKS})
-    whole["properties"] |= {key: {"description": "a key of Hatch's"} for key in sorted(reader.HATCHLING_KEYS)}
+    whole["properties"] |= {
+        key: {"description": "a key of Hatch's"} for key in sorted(known_names.HATCHLING_KEYS)
+    }
     return {**HEAD, **whole, "definitions": definitions()}
 
 

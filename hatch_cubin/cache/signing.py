@@ -156,7 +156,7 @@ def signer_of(project: Project) -> Signer | None:
     keys = project.config.trusted_keys
     if keys and signer.key not in keys:
         project.warn(
-            f"the signatures of {SIGNING_KEY} are not trusted: trusted-keys does not list {signer.key}"
+            f"no build will trust the signatures of {SIGNING_KEY}: trusted-keys does not list {signer.key}"
         )
     return signer
 

@@ -233,13 +233,16 @@ class _UsageError(Exception):
         argparse.ArgumentParser.error(self._parser, self.what)
 
 
-def _options_of_verbs() -> dict[str, list[str]]:
-    """Return the names of the options of each verb."""
+def _options_of_verbs() -> dict[str, dict[str, argparse.Action]]:
+    """Return the arguments of each verb: options by their names, the others by their names in the usage."""
     found = {}
     for verb in VERBS:
         own = argparse.ArgumentParser()
         importlib.import_module(f"{__package__}.verbs.{verb}").arguments(own)
-        found[verb] = [name for parser in _with_parts(own) for name in parser._option_string_actions]  # noqa: SLF001 - no public list exists
+        actions = [action for parser in _with_parts(own) for action in parser._actions]  # noqa: SLF001 - no public list exists
+        found[verb] = {
+            name: action for action in actions for name in action.option_strings or [str(action.metavar)]
+        }
     return found
 
 

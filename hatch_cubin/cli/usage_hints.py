@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import itertools
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-Options = Mapping[str, Sequence[str]]  # the options of each verb
+# The arguments of a verb: options by their names such as '--gpu', the others by their names in the usage.
+Known = Mapping[str, argparse.Action]
+Options = Mapping[str, Known]  # the arguments of each verb
 _OF_OTHERS = {  # options of other tools, each with the options of hatch-cubin that have the same purpose
     "-C": ("--project",),
     "-a": ("--archs",),
@@ -46,11 +51,11 @@ _BESIDE = {
 def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: Options) -> str | None:
     """Return a hint for the first of the *unknown* arguments, which *verb* does not accept.
 
-    *arguments*: all arguments of the command. *options*: the options of each verb.
+    *arguments*: all arguments of the command. *options*: the arguments that each verb accepts.
     """
     own, first = options[verb], unknown[0]
     if not first.startswith("-"):
-        return "'diff' compares two wheels" if verb == "diff" else _bare(first, unknown, arguments, own)
+        return _repeated_value(unknown, arguments, own) or _bare(verb, first, arguments, own)
     name, value = _name_and_value(first)
     if verb == "keygen" and "--into" in _OF_OTHERS.get(name, ()):
         return "give only the name of the file: hatch-cubin keygen FILE"
@@ -86,25 +91,60 @@ def _name_and_value(argument: str) -> tuple[str, str]:
     return (name, value) if argument.startswith("--") else (argument[:2], argument[2:].removeprefix("="))
 
 
-def _own_name(name: str, own: Sequence[str]) -> str | None:
+def _own_name(name: str, own: Known) -> str | None:
     """Return the option of a verb that has the same purpose as the option *name* of other tools."""
     return next((each for each in _OF_OTHERS.get(name, ()) if each in own), None)
 
 
-def _bare(first: str, unknown: Sequence[str], arguments: Sequence[str], own: Sequence[str]) -> str:
+def _repeated_value(unknown: Sequence[str], arguments: Sequence[str], own: Known) -> str | None:
+    """Return a hint for an option that is followed by several values, as in '--gpu 8.0 9.0'."""
+    for name, values in _with_values(arguments, own):
+        if own[name].metavar == "LIST":
+            listed = [
+                values[0].strip(","),
+                *(each.strip(",") for each in values[1:] if _is_accepted(own[name], each)),
+            ]
+            if listed[1:]:
+                return f"write several values as one list: {name} {','.join(listed)}"
+        elif isinstance(own[name], argparse._AppendAction) and values[1:2] == [unknown[0]]:  # noqa: SLF001 - no public class exists
+            repeated = " ".join(f"{name} {shlex.quote(each)}" for each in values)
+            return f"write the option before each value: {repeated}"
+    return None
+
+
+def _with_values(arguments: Sequence[str], own: Known) -> Iterator[tuple[str, list[str]]]:
+    """Yield each option that takes a value, with all arguments up to the next option."""
+    for index, argument in enumerate(arguments):
+        name, value = _name_and_value(argument)
+        if name in own and own[name].nargs is None and name.startswith("-"):
+            following = itertools.takewhile(lambda each: not each.startswith("-"), arguments[index + 1 :])
+            yield name, [*filter(None, (value, *following))]
+
+
+def _is_accepted(action: argparse.Action, value: str) -> bool:
+    """Return whether *value* is a correct value for an option."""
+    with contextlib.suppress(argparse.ArgumentTypeError, ValueError):
+        return callable(action.type) and bool(action.type(value))
+    return False
+
+
+def _bare(verb: str, first: str, arguments: Sequence[str], own: Known) -> str:
     """Return a hint for an unknown argument that is not an option."""
-    before = [*arguments[: arguments.index(first)]] if first in arguments else []
-    archs = before[-1] if "--archs" in before[-2:-1] else "".join(before[-1:]).partition("--archs=")[2]
-    if archs:
-        listed = ",".join((archs, *(each for each in unknown if not each.startswith("-"))))
-        return f"write several archs as one list: --archs {listed}"
-    if "--max-size" in own and first[0].isdigit():
+    if "--max-size" in own and _is_accepted(own["--max-size"], first):
         return f"did you mean '--max-size {first}'?"
-    only = "--only GLOB chooses sources, and " if "--only" in own else ""
-    return f"{only}--project DIR chooses a project"
+    hints = [f"{name} takes one value" for name, values in _with_values(arguments, own) if values[1:]][:1]
+    single = [name for name, action in own.items() if name[0] != "-" and action.nargs is None]
+    if verb == "diff":
+        hints.append("'diff' compares two wheels")
+    elif single:
+        hints.append(f"{verb!r} takes one {single[0]}")
+    else:
+        choosing = ("--only GLOB chooses sources",) if "--only" in own else ()
+        hints += choosing if hints else (*choosing, "--project DIR chooses a project")
+    return ", and ".join(hints)
 
 
-def _near(name: str, own: Sequence[str]) -> str | None:
+def _near(name: str, own: Known) -> str | None:
     import difflib
 
     close = difflib.get_close_matches(name, own, n=1, cutoff=0.75) if name.startswith("--") else []

@@ -98,7 +98,7 @@ def _parsed(front: str, written: Sequence[str], report: Report) -> Iterator[_Opt
         starts = map(written[index:].__getitem__, _FIRST)
         found = next((each for each in starts if _is_option(front, each)), None)
         if found is None:
-            what = f"options: {written[index]!r} cannot be used in a table with 'as'"
+            what = f"options: {written[index]!r} cannot be an option in a table with 'as'"
             report(
                 problem("option-without-key", what, hint=_LEAVE_OUT.format(_LIBRARIES[front])),
                 ("options", index),

@@ -11,6 +11,9 @@ from ..common.distribution_names import comparable_name
 
 WRAPPER = "hatch_cubin.backend"  # our build backend, which calls the build backend that pyproject.toml names
 HOOK = "cubin"
+HATCHLING_KEYS = frozenset(  # keys of hatchling, which may be in the table of any hook
+    ("dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features")
+)
 BACKENDS = {  # the tested build backends, each with its requirement in [build-system]
     "flit-core": "flit_core.buildapi",
     "hatchling": "hatchling.build",

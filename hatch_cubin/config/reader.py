@@ -16,18 +16,9 @@ from ..common.environment import (
 )
 from ..errors import ConfigError, Problem, problem
 from . import nvrtc_options, value_checks
-from .known_names import WRAPPER, key_meant
+from .known_names import HATCHLING_KEYS, WRAPPER, key_meant
 from .toml_positions import TableLocation
 from .value_checks import MAX_VARIANTS, Macros, RefusedValueError, Variants, WrittenInstantiation
-
-HATCHLING_KEYS = frozenset(
-    {
-        "enable-by-default",
-        "dependencies",
-        "require-runtime-dependencies",
-        "require-runtime-features",
-    }
-)
 
 _PLACEHOLDER = re.compile(r"(?:^|[<,/]\s*)…\s*(?:$|[>,])")  # users must replace the "…" that hints contain
 

@@ -14,6 +14,7 @@ from ..common import file_access, read_limits
 from ..errors import ConfigError, Location, Problem, problem
 from . import known_names, toml_positions
 from .known_names import (
+    HATCHLING_KEYS,
     HOOK,
     WRAPPER,
     inside,
@@ -39,7 +40,6 @@ __all__ = [
     "own_table",
     "place_of",
     "read_project",
-    "replaced_by_wheels_table",
     "required",
     "requires_hatch_cubin",
     "unread_table",
@@ -155,25 +155,24 @@ def hatch_table(
         raise _unread(within, place)
     if (replaced := _replaced(root)) is not None:
         raise _unread(replaced, place)
+    _refuse_second_table(root, build, path)
     return _checked(root, inside(build, *path[:-1])[HOOK], place)
 
 
-def replaced_by_wheels_table(root: Folder) -> Problem | None:
-    """Return a problem if a table for wheels makes Hatch ignore hatch-cubin's table for all targets."""
-    pyproject, backend = read_project(root)
-    build = inside(_hatch_settings(root, pyproject), "build")
-    path = _hook_path(build, "wheel")
-    if (
-        backend not in HATCH_BACKENDS
-        or path is None
-        or path[0] != "targets"
-        or HOOK not in inside(build, "hooks")
-    ):
-        return None
-    place, read = _hatch_place(root, ("hooks", HOOK)), _hatch_place(root, path)
-    (found,) = _unread(place, read).problems
-    is_inner = str(read) not in read.headers
-    return found._replace(hint=f"rename {read.renamed(place)}") if is_inner else found
+def _refuse_second_table(root: Folder, build: Mapping[str, Any], path: tuple[str, ...]) -> None:
+    """Raise ConfigError if Hatch reads the table at *path*, and another table has our keys too."""
+    read = _hatch_place(root, path)
+    for target in ((), *(("targets", name) for name in inside(build, "targets"))):
+        other = (*target, "hooks", HOOK)
+        if other == path or not inside(build, *other).keys() - HATCHLING_KEYS:
+            continue
+        unread = _hatch_place(root, other)
+        (found,) = _unread(unread, read).problems
+        if (
+            not target and str(read) not in read.headers
+        ):  # Hatch reads only inner tables, such as [[….source]]
+            found = found._replace(hint=f"rename {read.renamed(unread)}")
+        raise ConfigError(found)
 
 
 def own_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation]:

@@ -247,7 +247,7 @@ def size(value: object) -> int:
     """
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) *([KMGT]?i?B?)", string(value))
     if match and not match[2]:
-        raise ValueError(f"needs a unit, such as MB or GB: {value!r}")
+        raise ValueError(f"needs a unit, as in '{match[1]} MB' or '{match[1]} GB': {value!r}")
     unit = match and (match[2] if match[2] in _SIZE_UNITS else None)
     if not match or unit is None or float(match[1]) == 0:
         raise ValueError(f"must be a size such as '2 GiB', not {value!r}")

@@ -22,6 +22,7 @@ _RESERVED, _COMMON_SECTION = 0xFF00, 0xFFF2
 # the prefixes of two tables for indirect calls, which every object file contains
 _INDIRECT_CALL_TABLES = ("__UDT", "__UFT")
 _TOOLKIT_PREFIX = "."  # the first character of symbols that belong to the CUDA toolkit itself
+_DEVICE_RUNTIME = "_cuda_device_runtime_cu_"  # in the symbols of libcudadevrt's internal kernels
 _ENTRY_POINT = 0x10  # the bit of st_other that marks a kernel
 _MANAGED_BIT, _SPACES = (
     0x04,
@@ -380,10 +381,13 @@ def _sections(data: bytes) -> tuple[_Section, ...]:
 
 
 def _kernels(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple[str, int, int]]:
-    """Yield each kernel's symbol, the number of the symbol, and the number of the section with the code."""
+    """Yield each kernel's symbol, the number of the symbol, and the number of the section with the code.
+
+    The internal kernels of CUDA's device runtime (libcudadevrt), which programs do not launch, are left out.
+    """
     for symbol in _symbols(data, sections):
-        if symbol.is_kernel:
-            yield _string_at(data, symbol.name_at), symbol.number, symbol.section
+        if symbol.is_kernel and _DEVICE_RUNTIME not in (name := _string_at(data, symbol.name_at)):
+            yield name, symbol.number, symbol.section
 
 
 def _symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[_Symbol]:

@@ -127,8 +127,6 @@ def build_warnings(project: Project) -> Iterator[Problem]:
     from . import missing_kernels
 
     yield from missing_kernels.reasons(project, found_packages(project.root))
-    if replaced := table_location.replaced_by_wheels_table(project.root):
-        yield replaced
     yield from _older_pythons(project.root)
     yield from _in_setup_cfg(project)
     yield from _installed_late(project.root)

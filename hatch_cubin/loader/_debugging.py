@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     _Code: TypeAlias = Any
 
 
-# --- the texts of errors
+# --- error messages
 def no_such_name(name: str, manifest: "_Manifest") -> str:
     if manifest.header.get("skipped"):
         return _message(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP")
@@ -125,17 +125,18 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     if select(number, None, [(each.arch, 0) for each in entries]):
         return "install a newer driver, or build with an older toolkit"
     archs = [each.arch for each in entries]
-    without = [each.arch for each in shipped if each.arch not in archs]
-    if fitting := select(number, None, [(arch, 0) for arch in without]):
+    absent = [each.arch for each in shipped if each.arch not in archs]
+    if fitting := select(number, None, [(arch, 0) for arch in absent]):
         return f"{fitting[0]} is shipped too, but {found.source} does not define this kernel for it"
     if cc < (5, 0):
         return "CUDA 12 does not support this GPU"
-    older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""  # CUDA 13 dropped these GPUs
+    older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""  # dropped by CUDA 13
     lower = {each for _, each, _ in map(_parse_arch, archs) if each < number}
-    ptx = f' or "compute_{max(lower)}"' if lower and shipped is found.entries else ""
+    has_ptx = shipped is found.entries and "a" not in "".join(archs)
+    ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
     fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration'
-    if without:
-        fix += f", if {found.source} defines this kernel for it (not defined for {', '.join(without)})"
+    if absent:
+        fix += f", if {found.source} defines this kernel for it, unlike for {', '.join(absent)}"
     return fix
 
 
@@ -209,7 +210,7 @@ def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> 
         what = f"the parameters of {kernel_name!r} are unknown in code that was given to use()"
         raise CubinError(_message(what))
     takes = [each.parameters.get(kernel_name) for each in _entries_with(found, kernel_name)]
-    known = {repr(each): each for each in takes if each is not None}  # usually the same for all archs
+    known = {repr(each): each for each in takes if each is not None}  # usually one for all archs
     if not known:
         what = f"the manifest does not have the parameters of {kernel_name!r}"
         raise CubinError(_message(f"{what}: a build with a newer hatch-cubin may find them"))
@@ -273,7 +274,7 @@ def _passed(argument: "Any") -> "tuple[int, str]":
 def _has(argument: "Any", name: str) -> bool:
     try:
         return hasattr(argument, name)
-    except Exception:  # tensors with gradients raise errors
+    except Exception:  # tensors with gradients raise
         return False
 
 
@@ -305,11 +306,11 @@ def _is_whole(plain: str) -> bool:
     return plain.partition(" ")[0] in _WHOLE or plain.lstrip("u") in _SIZED
 
 
-# --- other bundles, and other code
+# --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "ddd60566263a04bccb4e492069ceb462bfe9e4a92f54349f8a68d050cffc64da",
-    "_split": "d4721a43c0be92b225cb8d3a455272ca60c663f4635f24734349dc682a80af49",
+    "_packs": "e537c7202cde43e9d484bdf43a573b34fcb1a7bcc8531007952d7a508a85c299",
+    "_split": "04a0b739f2bbd6cc5b361300206cb1a983ee52d4acf20972f5562a1593e5054f",
 }
 
 
@@ -427,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "ae8ff9021525e613"
+__build__ = "910ff492c7a330a9"

@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "ae8ff9021525e613"
+__build__ = "910ff492c7a330a9"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "ae8ff9021525e613"
+__build__ = "910ff492c7a330a9"

@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "ae8ff9021525e613"
+__build__ = "910ff492c7a330a9"

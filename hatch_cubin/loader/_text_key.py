@@ -88,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "ae8ff9021525e613"
+__build__ = "910ff492c7a330a9"

@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "ae8ff9021525e613"
+__build__ = "910ff492c7a330a9"
 
 _drop_in.refuse_other_version(__build__, __file__)

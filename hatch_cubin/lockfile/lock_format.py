@@ -83,7 +83,7 @@ def decode(text: str) -> Lock:
         if name not in values:
             raise _damaged_lock(f"does not have the field {name!r}", None)
         if not is_sound(values[name]):
-            raise _damaged_lock(f"has an invalid value in the field {name!r}", None)
+            raise _damaged_lock(f"has an impossible value in the field {name!r}", None)
     return Lock(**{name.replace("-", "_"): value for name, value in values.items()})
 
 

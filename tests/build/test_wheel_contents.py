@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import SAXPY, run, wheel_files, write_tree
+from tests.helpers import SAXPY, codes, refusal, run, wheel_files, write_tree
 
 from .projects import (
     BILL,
@@ -202,10 +202,19 @@ def test_the_table_may_be_in_hatch_toml(tmp_path: Path) -> None:
     assert in_bundle("saxpy.sm_80.cubin") < wheel(root).keys()
 
 
-def test_a_table_under_the_wheel_replaces_the_global_one(tmp_path: Path) -> None:
+def test_a_table_under_the_wheel_replaces_an_empty_global_one(tmp_path: Path) -> None:
     more = '[tool.hatch.build.targets.wheel.hooks.cubin]\narchs = ["sm_80"]\n'
-    root = demo(tmp_path, 'archs = ["sm_90"]\ndefine = { N = 1 }', more=more)
+    root = demo(tmp_path, "", more=more)
     assert wheel(root).keys() == {"demo/__init__.py", *in_bundle("saxpy.sm_80.cubin"), *METADATA, BILL}
+
+
+@pytest.mark.parametrize("target", ["wheel", "sdist"])
+def test_keys_in_two_tables_of_hatch_end_the_build(
+    tmp_path: Path, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = demo(tmp_path, ONE_ARCH, more=f"[tool.hatch.build.targets.{target}.hooks.cubin]\njobs = 1\n")
+    refusal(SystemExit, build, root)
+    assert codes(capsys.readouterr().err) == ["two-tables"]
 
 
 # The environment

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from hatch_cubin.common.arch_names import Arch
-from hatch_cubin.config import nvrtc_options, reader
+from hatch_cubin.config import known_names, nvrtc_options, reader
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 names = st.text("ab_.-", min_size=1, max_size=4)
@@ -60,7 +60,7 @@ _plausible: st.SearchStrategy[Any] = (
     | st.dictionaries(_macros, st.lists(_scalars, max_size=3), max_size=2)
 )
 _source_tables = st.dictionaries(st.sampled_from([*reader._SOURCE_CHECKS]) | text, _plausible, max_size=5)
-_keys = st.sampled_from([*reader._CHECKS, *reader.HATCHLING_KEYS]) | text
+_keys = st.sampled_from([*reader._CHECKS, *known_names.HATCHLING_KEYS]) | text
 tables = st.dictionaries(_keys, _plausible | st.lists(_source_tables, max_size=3), max_size=6)
 environs = st.dictionaries(
     st.sampled_from([f"HATCH_CUBIN_{name}" for name in ("ARCHS", "TOOLKIT", "JOBS", "CACHE_DIR", "SKIP")]),

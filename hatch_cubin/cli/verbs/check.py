@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -28,6 +29,8 @@ from ...wheels.reading.cuobjdump import fallback_reader
 from ...wheels.reading.report import ReportSection
 from ..rendering import as_lines, as_markdown, problem_parts
 from ..verb_base import Answer, capability, folder_argument, output_arguments, size_of, wheels_argument
+
+_CAPABILITY = r"[0-9]{1,2}\.[0-9]"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +69,9 @@ def run(args: argparse.Namespace) -> Answer:
     """Check all wheels and the project's configuration table, and return all problems."""
     if not (args.wheels or args.table):
         args.refuse("name a wheel, or write --table")
+    if args.gpu and (more := [each for each in args.wheels if re.fullmatch(_CAPABILITY, each)]):
+        listed = ",".join((*(f"{cc // 10}.{cc % 10}" for cc in args.gpu), *more))
+        args.refuse(f"{more[0]} is not a wheel; write several values as one list: --gpu {listed}")
     table, wrong, warnings = _table(args.project) if args.table else (None, (), [])
     budget = args.max_size or (None if wrong else _budget(args.project))
     results: list[dict[str, Any]] = []

@@ -31,13 +31,13 @@ from ..verb_base import (
 )
 
 if TYPE_CHECKING:
-    from ...building.pipeline import Plan
     from ...common.arch_names import Arch
-    from ...explaining.arch_choice import ArchRequest
+    from ...explaining.arch_choice import ArchRequest, GpuChoice
     from ...explaining.miss_reasons import UnitLookup
     from ...keys.jobs import Job
     from ...project.source import Source
     from ...project.source_roots import ProjectTree
+    from ...toolkit.toolkit import Toolkit
 
 _SHOWN = 8  # without -v, at most this many items of a list are printed
 
@@ -79,7 +79,9 @@ def run(args: argparse.Namespace) -> Answer:
     plan = pipeline.make_plan(project)
     every = sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
     with pipeline.open_cache(project) as cache:
-        jobs = _chosen(every, args.source, project.tree, lambda: kernel_lookup.units_by_kernel(every, cache))
+        jobs, kernel = _chosen(
+            every, args.source, project.tree, lambda: kernel_lookup.units_by_kernel(every, cache)
+        )
     module = next((job.unit.module for job in jobs if not job.unit.module.part_of), jobs[0].unit.module)
     source, toolchain = module.source, plan.toolkit.toolchain()
     specs = arch_choice.arch_requests(
@@ -96,7 +98,7 @@ def run(args: argparse.Namespace) -> Answer:
         arch = {"arch": str(args.arch), "built": built, "why": why}
     if args.gpu is not None:
         _built, absent = arch_choice.explain_arch(arch_names.Arch(args.gpu), source, toolchain, specs)
-        gpu = _gpu(args.gpu, args.driver, units, plan, absent)
+        gpu = _gpu(args, units, kernel, plan.toolkit, absent)
     units = [unit for unit in units if args.arch in {None, unit.job.unit.arch}]
     facts = {
         "source": source.path,
@@ -127,8 +129,11 @@ def run(args: argparse.Namespace) -> Answer:
 
 def _chosen(
     jobs: Sequence[Job], asked: str, tree: ProjectTree, by_kernel: Callable[[], Mapping[str, list[Job]]]
-) -> list[Job]:
-    """Return the compile jobs of the source, the module or the kernel named *asked*."""
+) -> tuple[list[Job], str | None]:
+    """Return the compile jobs of the source, the module or the kernel named *asked*.
+
+    If *asked* is the name of a kernel, the second result is this name.
+    """
     path = tree.name_of(tree.root / asked)
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
@@ -138,14 +143,15 @@ def _chosen(
         for name in dict.fromkeys((*module.sources, *named, short, short.rpartition(":")[2])):
             by_name.setdefault(name, []).append(job)
     if path in by_name:
-        return by_name[path]
+        return by_name[path], None
     from ...explaining.kernel_lookup import normalized_name
 
     kernels = by_kernel()
-    found = kernels.get(normalized_name(asked), [])
+    name = normalized_name(asked)
+    found = kernels.get(name, [])
     sources = dict.fromkeys(job.unit.module.location.path for job in found)
     if len(sources) == 1:
-        return found
+        return found, name.partition("[")[0]
     if sources:
         what = f"{asked!r} is a kernel of several sources"
         hint = f"name one of these sources: {_listed([*sources], verbose=True)}"
@@ -177,33 +183,60 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectT
     )
 
 
-def _gpu(cc: int, driver: int | None, units: Sequence[UnitLookup], plan: Plan, absent: str) -> dict[str, Any]:
-    """Return which code of each module a GPU would load.
+def _gpu(
+    args: argparse.Namespace, units: Sequence[UnitLookup], kernel: str | None, toolkit: Toolkit, absent: str
+) -> dict[str, Any]:
+    """Return which code of each module the GPU in *args* would load, for *kernel* or for any kernel.
 
     *absent*: the reason why the project is not compiled for exactly this GPU's arch.
     """
     from ...explaining import arch_choice
 
-    major, minor = plan.toolkit.version
+    cc, driver = args.gpu, args.driver
+    major, minor = toolkit.version
     newest = major * 1000 + minor * 10
-    entries: dict[str, list[tuple[str, int | None]]] = {}
+    modules: dict[str, list[UnitLookup]] = {}
     for unit in units:
-        entries.setdefault(unit.module, []).append((unit.arch, _needed_driver(unit, plan.toolkit.major)))
-    loads = {module: arch_choice.choose_for_gpu(cc, driver, each, newest) for module, each in entries.items()}
+        modules.setdefault(unit.module, []).append(unit)
+
+    def choice(units: Iterable[UnitLookup]) -> GpuChoice:
+        entries = [(unit.arch, _needed_driver(unit, toolkit.major)) for unit in units]
+        return arch_choice.choose_for_gpu(cc, driver, entries, newest)
+
+    facts = []
+    for module, built in modules.items():
+        each = choice(unit for unit in built if _may_contain(unit, kernel))
+        why = each.why or absent
+        if each.arch is None and each.why is None and (other := choice(built).arch):
+            why = f"the code for {other} does not contain the kernel {kernel}"
+        changes = {
+            "module": module,
+            "needs": each.needs and cuda(each.needs),
+            "why": None if each.arch else why,
+            "absent_kernels": _absent_kernels(built, each.arch) if kernel is None else [],
+        }
+        facts.append(each._asdict() | changes)
     return {
         "cc": f"{cc // 10}.{cc % 10}",
         "driver": driver and cuda(driver),
         "newest": cuda(newest),
-        "modules": [
-            each._asdict()
-            | {
-                "module": module,
-                "needs": each.needs and cuda(each.needs),
-                "why": None if each.arch else each.why or absent,
-            }
-            for module, each in loads.items()
-        ],
+        "modules": facts,
     }
+
+
+def _may_contain(unit: UnitLookup, kernel: str | None) -> bool:
+    """Return whether a unit contains a kernel, or is not compiled yet."""
+    from ...explaining.kernel_lookup import normalized_name
+
+    return kernel is None or unit.hit is None or kernel in map(normalized_name, unit.hit.kernels)
+
+
+def _absent_kernels(units: Sequence[UnitLookup], arch: str | None) -> list[str]:
+    """Return the kernels that a module contains for other archs, but not for *arch*."""
+    by_arch = {unit.arch: {*unit.hit.kernels} for unit in units if unit.hit}
+    if arch not in by_arch:
+        return []
+    return sorted(set().union(*by_arch.values()) - by_arch[arch])
 
 
 def _needed_driver(unit: UnitLookup, major: int) -> int | None:
@@ -250,7 +283,9 @@ def _gpu_lines(gpu: Mapping[str, Any] | None, *, verbose: bool) -> Iterator[str]
     on = f"{gpu['cc']} with driver {gpu['driver']}" if gpu["driver"] else gpu["cc"]
     by_outcome: dict[str, list[str]] = {}
     for each in gpu["modules"]:
-        by_outcome.setdefault(_outcome(each, gpu), []).append(each["module"])
+        absent = _listed(each["absent_kernels"], verbose=verbose)
+        without = f"; the code for {each['arch']} does not contain {absent}" if absent else ""
+        by_outcome.setdefault(_outcome(each, gpu) + without, []).append(each["module"])
     for outcome, modules in by_outcome.items():
         yield f"{_listed(modules, verbose=verbose)} on {on}: {outcome}"
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypedDict
 
+from ... import loader
 from ...common.sizes import count, decimal, size
 from ...cubin.target import is_for_debugger
 from ...errors import BundleError, Location, Problem, problem
@@ -154,7 +155,7 @@ def _unserved_problems(bundle: Bundle, checked: BundleCheck, excepted: Sequence[
     for left in _without_excepted(excepted, unserved_kernels(checked["kernels"])):
         gpus = ", ".join(left["gpus"])
         what = f"{len(left['kernels'])} of {count(total, 'kernel')} cannot run on {gpus}"
-        hint, details = _add_archs(left["gpus"]), tuple(_kernel_lines(left))
+        hint, details = _serve_gpus(left["gpus"], left["absent_from"]), tuple(_kernel_lines(left))
         yield problem("gpu-not-served", what, Location(bundle.where), hint, details)
 
 
@@ -185,7 +186,7 @@ def _without_excepted(excepted: Sequence[str], lacks: Iterable[AffectedKernels])
             if not any(rule.fullmatch(cover[name]) for rule in rules for name in _NAME_FIELDS)
         ]
         if kernels:
-            yield {"gpus": left["gpus"], "kernels": kernels}
+            yield {**left, "kernels": kernels}
 
 
 def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
@@ -193,12 +194,34 @@ def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
     return {cover[name] for checked in bundles for cover in checked["kernels"] for name in _NAME_FIELDS}
 
 
-def _add_archs(gpus: Sequence[str]) -> str:
-    archs = ", ".join(f'"sm_{gpu.replace(".", "")}"' for gpu in gpus)
+def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
+    """Return a hint for kernels that cannot run on *gpus*.
+
+    *absent_from*: the archs for which the wheel has code of the kernels' source, but without the kernels. For
+    a GPU that would load such code, another arch would not add the kernels.
+    """
+    shipped = [(arch, 0) for arch in absent_from]
+    chosen = {number: loader.select(number, None, shipped) for number in map(_number, gpus)}
+    found = dict.fromkeys(each[0] for each in chosen.values() if each)
+    archs = [f'"sm_{number}"' for number, each in chosen.items() if not each]
+    ways = []
+    if found:
+        names = ", ".join(found)
+        ways.append(
+            f"the source does not define these kernels for {names}, perhaps because of an '#if': "
+            f"define the kernels for {names} too"
+        )
+    if archs:
+        condition = ", if the source defines the kernels for these GPUs" if absent_from else ""
+        ways.append(f"add {', '.join(archs)} to the archs of these kernels{condition}")
     return (
-        f"add {archs} to the archs of these kernels; or set --gpu to the GPUs that the wheel is for, "
+        f"{', and '.join(ways)}; or set --gpu to the GPUs that the wheel is for, "
         "or --except to the kernels that need not run on all GPUs"
     )
+
+
+def _number(capability: str) -> int:
+    return int(capability.replace(".", ""))
 
 
 def _ptx_only_warnings(bundle: Bundle, checked: BundleCheck, excepted: Sequence[str]) -> Iterator[Problem]:
@@ -214,7 +237,9 @@ def _ptx_only_warnings(bundle: Bundle, checked: BundleCheck, excepted: Sequence[
 
 def _kernel_lines(left: AffectedKernels) -> Iterator[str]:
     for cover in left["kernels"][:_MAX_SHOWN]:
-        yield f"{kernel_title(cover['module'], cover['kernel'])}: built for {', '.join(cover['archs'])}"
+        absent = f"; not in the code for {', '.join(cover['absent_from'])}" if cover["absent_from"] else ""
+        title = kernel_title(cover["module"], cover["kernel"])
+        yield f"{title}: built for {', '.join(cover['archs'])}{absent}"
     if len(left["kernels"]) > _MAX_SHOWN:
         yield f"and {len(left['kernels']) - _MAX_SHOWN} more"
 

@@ -40,11 +40,15 @@ class ServedGpu(TypedDict):
 
 
 class KernelCover(TypedDict):
-    """A kernel of a module, the archs that it is compiled for, and the code that each GPU loads."""
+    """A kernel of a module, the archs that it is compiled for, and the code that each GPU loads.
+
+    *absent_from*: the archs for which the module has code, but without this kernel.
+    """
 
     module: str
     kernel: str
     archs: list[str]
+    absent_from: list[str]
     served: list[ServedGpu]
 
 
@@ -59,8 +63,12 @@ class GpuCover(TypedDict):
 
 
 class AffectedKernels(TypedDict):
-    """Kernels that cannot run, or have only PTX, on the same GPUs."""
+    """Kernels that cannot run, or have only PTX, on the same GPUs.
 
+    *absent_from*: the archs for which the modules of all these kernels have code, but without the kernels.
+    """
+
+    absent_from: list[str]
     gpus: list[str]
     kernels: list[KernelCover]
 
@@ -97,8 +105,10 @@ def coverage(units: Iterable[ShippedUnit], capabilities: Iterable[int]) -> list[
     """Return, for each kernel, the code that each GPU loads if its driver is new enough."""
     wanted = [*capabilities]
     having: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    of_module: dict[str, list[str]] = {}
     for unit in units:
         if number_of(unit.arch) is not None:
+            of_module.setdefault(unit.module, []).append(unit.arch)
             for kernel in unit.kernels:
                 having.setdefault((unit.module, kernel), []).append((unit.arch, unit.min_driver))
     # Results are kept, because most kernels are compiled for the same archs.
@@ -108,7 +118,15 @@ def coverage(units: Iterable[ShippedUnit], capabilities: Iterable[int]) -> list[
         if (shape := tuple(shipped)) not in known:
             known[shape] = [_choice_for_gpu(cc, shape) for cc in wanted]
         archs = [arch for arch, _driver in shipped]
-        covers.append({"module": module, "kernel": kernel, "archs": archs, "served": known[shape]})
+        covers.append(
+            {
+                "module": module,
+                "kernel": kernel,
+                "archs": archs,
+                "absent_from": [arch for arch in of_module[module] if arch not in archs],
+                "served": known[shape],
+            }
+        )
     return covers
 
 
@@ -165,11 +183,14 @@ def _choice_for_gpu(cc: int, shipped: Sequence[tuple[str, int]]) -> ServedGpu:
 
 
 def _group_by_gpus(found: Iterable[tuple[KernelCover, list[str]]]) -> list[AffectedKernels]:
-    alike: dict[tuple[str, ...], list[KernelCover]] = {}
+    alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[KernelCover]] = {}
     for cover, gpus in found:
         if gpus:
-            alike.setdefault(tuple(gpus), []).append(cover)
-    return [{"gpus": [*gpus], "kernels": covers} for gpus, covers in alike.items()]
+            alike.setdefault((tuple(gpus), tuple(cover["absent_from"])), []).append(cover)
+    return [
+        {"gpus": [*gpus], "absent_from": [*absent_from], "kernels": covers}
+        for (gpus, absent_from), covers in alike.items()
+    ]
 
 
 def coverage_section(title: str, covers: Sequence[KernelCover]) -> ReportSection:

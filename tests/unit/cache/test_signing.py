@@ -169,7 +169,7 @@ def test_a_key_that_signs_for_nobody_is_told() -> None:
     there, warnings = project(PRIVATE, OTHER.key)
     signing_of(there)
     assert warnings == [
-        f"the signatures of HATCH_CUBIN_SIGNING_KEY are not trusted: trusted-keys does not list {OWN.key}"
+        f"no build will trust the signatures of HATCH_CUBIN_SIGNING_KEY: trusted-keys does not list {OWN.key}"
     ]
     there, warnings = project(PRIVATE, "")
     signing_of(there)

@@ -194,8 +194,19 @@ def test_programs_get_wrong_usage_too(
 @pytest.mark.parametrize(
     ("arguments", "meant"),
     [
-        ("bake --archs sm_80 sm_90", "write several archs as one list: --archs sm_80,sm_90"),
-        ("plan --archs=sm_80 sm_90 sm_100", "write several archs as one list: --archs sm_80,sm_90,sm_100"),
+        ("bake --archs sm_80 sm_90", "write several values as one list: --archs sm_80,sm_90"),
+        ("plan --archs=sm_80 sm_90 sm_100", "write several values as one list: --archs sm_80,sm_90,sm_100"),
+        ("plan --archs sm_80, sm_90,", "write several values as one list: --archs sm_80,sm_90"),
+        ("bake --archs sm_80 nix", "--archs takes one value, and --only GLOB chooses sources"),
+        ("check w.whl --gpu 9.0 8.0", "write several values as one list: --gpu 9.0,8.0"),
+        ("check w.whl --except a 'b c'", "write the option before each value: --except a --except 'b c'"),
+        ("bake --only a b", "write the option before each value: --only a --only b"),
+        ("diff a b --fail-on size registers", "write several values as one list: --fail-on size,registers"),
+        ("diff --fail-on size registers a b", "write several values as one list: --fail-on size,registers"),
+        ("explain k --gpu 8.0 9.0", "--gpu takes one value, and 'explain' takes one SOURCE"),
+        ("explain k l", "'explain' takes one SOURCE"),
+        ("plan --project a b", "--project takes one value"),
+        ("cache gc 8.0", "--project DIR chooses a project"),
         ("bake -j4", "did you mean '--jobs 4'?"),
         ("plan --toolkit 13.0", "'toolkit' is a key of hatch-cubin in pyproject.toml"),
         ("bake -j 4", "did you mean '--jobs 4'?"),
@@ -227,6 +238,13 @@ def test_an_argument_that_a_verb_does_not_know_is_told_with_what_it_may_mean(
     with pytest.raises(SystemExit, match=r"^2$"):
         main.main(shlex.split(arguments))
     assert capsys.readouterr().err.splitlines()[-1].partition("; ")[2] == meant
+
+
+@pytest.mark.parametrize("arguments", ["--gpu 9.0 8.0", "--gpu 9.0, 8.0 w.whl", "w.whl --gpu=9.0 8.0"])
+def test_a_second_gpu_is_not_taken_for_a_wheel(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main.main(["check", *arguments.split()])
+    assert capsys.readouterr().err.endswith("; write several values as one list: --gpu 9.0,8.0\n")
 
 
 @pytest.mark.parametrize("argument", ["--no-such-thing", "-z", "-q"])

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hatch_cubin.config import reader, schema, toml_positions
+from hatch_cubin.config import known_names, reader, schema, toml_positions
 from hatch_cubin.config.config import TableLocation, parse_config
 from hatch_cubin.errors import ConfigError
 from tests import schemas
@@ -61,7 +61,7 @@ def test_the_schema_that_ships_is_the_one_that_is_made() -> None:
 def test_every_key_is_in_the_schema_with_what_it_means() -> None:
     own = schemas.own_table()["properties"]
     keys = {**reader._CHECKS, **reader._WRAPPER_CHECKS}
-    assert own.keys() == {*keys, *reader.HATCHLING_KEYS}
+    assert own.keys() == {*keys, *known_names.HATCHLING_KEYS}
     tables = ("source", "module", "producer")
     source, module, producer = (own[key]["items"]["properties"] for key in tables)
     assert producer.keys() == reader._PRODUCER_CHECKS.keys()

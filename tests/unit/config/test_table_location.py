@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.config.config import parse_config
-from hatch_cubin.config.table_location import find_table, replaced_by_wheels_table, requires_hatch_cubin
+from hatch_cubin.config.table_location import find_table, requires_hatch_cubin
 from hatch_cubin.errors import ConfigError
 from tests.helpers import found, refusal, write_tree
 
@@ -17,6 +17,7 @@ HATCHLING = '[build-system]\nbuild-backend = "hatchling.build"\n'
 FLIT = '[build-system]\nbuild-backend = "flit_core.buildapi"\n'
 HOOK = "[tool.hatch.build.hooks.cubin]\n"
 INIT = "  hint: 'hatch-cubin init' adds the table"
+SOURCE = "[[tool.hatch.build.hooks.cubin.source]]"
 WHEELS_SOURCE = "[[tool.hatch.build.targets.wheel.hooks.cubin.source]]"
 OWN = "[tool.hatch-cubin]\n"
 
@@ -147,26 +148,28 @@ def test_a_misspelled_header_beside_the_right_table_is_in_the_wrong_place(
     assert (said.what.split(" ")[0], said.hint) == (wrong, f"rename {wrong} to {renamed}")
 
 
+WHEELS, SDISTS_SOURCE = WHEELS_SOURCE[1:-1].replace(".source", ""), WHEELS_SOURCE.replace("wheel", "sdist")
+
+
 @pytest.mark.parametrize(
-    ("wheel", "hint"),
+    ("tables", "line", "hint"),
     [
-        (
-            WHEELS_SOURCE,
-            f"rename {WHEELS_SOURCE} to [[tool.hatch.build.hooks.cubin.source]]",
-        ),
-        ("[tool.hatch.build.targets.wheel.hooks.cubin]", "delete one of the two tables"),
+        (f"{HOOK}jobs = 1\n{WHEELS_SOURCE}", 3, f"rename {WHEELS_SOURCE} to {SOURCE}"),
+        (f"{HOOK}jobs = 1\n{WHEELS}\njobs = 2", 3, "delete one of the two tables"),
+        (f"{WHEELS}\njobs = 1\n{SOURCE}", 5, f"rename {SOURCE} to {WHEELS_SOURCE}"),
+        (f"{HOOK}jobs = 1\n{SDISTS_SOURCE}", 5, f"rename {SDISTS_SOURCE} to {SOURCE}"),
+        (f"{WHEELS}\njobs = 1\n{SDISTS_SOURCE}", 5, f"rename {SDISTS_SOURCE} to {WHEELS_SOURCE}"),
     ],
 )
-def test_a_table_of_wheels_replaces_the_table_of_all_targets(tmp_path: Path, wheel: str, hint: str) -> None:
-    write_tree(tmp_path, {"pyproject.toml": f"{HATCHLING}{HOOK}jobs = 1\n{wheel}\n"})
-    said = replaced_by_wheels_table(tmp_path)
-    assert said is not None
-    assert (said.code, str(said.where), said.hint) == ("two-tables", "pyproject.toml:3", hint)
+def test_keys_in_two_tables_of_hatch_are_an_error(tmp_path: Path, tables: str, line: int, hint: str) -> None:
+    (said,) = refused(tmp_path, f"{HATCHLING}{tables}\npath = 'a.cu'\n").problems
+    assert (said.code, str(said.where), said.hint) == ("two-tables", f"pyproject.toml:{line}", hint)
 
 
-@pytest.mark.parametrize("text", [HATCHLING, HATCHLING + HOOK, FLIT + OWN])
-def test_without_a_table_of_wheels_nothing_is_replaced(tmp_path: Path, text: str) -> None:
-    assert replaced_by_wheels_table(write_tree(tmp_path, {"pyproject.toml": text})) is None
+@pytest.mark.parametrize("keys", ["", "enable-by-default = false\n"])
+def test_a_second_table_of_hatch_without_keys_of_ours_is_no_error(tmp_path: Path, keys: str) -> None:
+    text = f"{HATCHLING}{HOOK}{keys}{WHEELS}\njobs = 2\n"
+    assert find_table(write_tree(tmp_path, {"pyproject.toml": text}))[0] == {"jobs": 2}
 
 
 def test_a_hook_of_hatch_is_no_short_header_of_ours(tmp_path: Path) -> None:

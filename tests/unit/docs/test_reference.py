@@ -16,7 +16,7 @@ from hatch_cubin import loader
 from hatch_cubin.cache.records import Record
 from hatch_cubin.cli import main
 from hatch_cubin.common import arch_names
-from hatch_cubin.config import ptxas_options, reader, reserved_macros, toml_positions
+from hatch_cubin.config import known_names, ptxas_options, reader, reserved_macros, toml_positions
 from hatch_cubin.config.config import (
     Config,
     ModuleRule,
@@ -133,7 +133,7 @@ def test_the_defaults_are_those_that_are_documented() -> None:
 
 def test_hatchs_own_keys_are_named() -> None:
     named = set(code(section(CONFIGURATION, "## Keys").rpartition("| ")[2]))
-    assert named == reader.HATCHLING_KEYS
+    assert named == known_names.HATCHLING_KEYS
 
 
 # What their values mean

@@ -224,18 +224,6 @@ def test_what_is_right_or_cannot_be_known_is_no_error(tmp_path: Path, text: str)
     door.check_build(_opened(tmp_path))
 
 
-def test_a_table_that_the_table_of_wheels_replaces_is_warned_of(tmp_path: Path) -> None:
-    text = (
-        '[build-system]\nrequires = ["hatchling", "hatch-cubin"]\nbuild-backend = "hatchling.build"\n'
-        '[project]\nname = "a"\nversion = "1"\n[tool.hatch.build.hooks.cubin]\n'
-        "[[tool.hatch.build.targets.wheel.hooks.cubin.source]]\npath = 'src/a/k.cu'\n"
-    )
-    write_tree(tmp_path, {"pyproject.toml": text, "src/a/__init__.py": "", "src/a/k.cu": ""})
-    said: list[str] = []
-    door.check_build(replace(_opened(tmp_path), warn=said.append))
-    assert [text.partition("\n")[0].endswith("[two-tables]") for text in said] == [True]
-
-
 @pytest.mark.parametrize(
     ("allowed", "lowest"),
     [

@@ -147,7 +147,7 @@ LACKS_IT = "is shipped too, but demo/k.cu does not define this kernel for it"
             (7, 5),
             None,
             'add "sm_75" to archs in the build configuration, '
-            "if demo/k.cu defines this kernel for it (not defined for sm_80, compute_100)",
+            "if demo/k.cu defines this kernel for it, unlike for sm_80, compute_100",
             id="an arch that is not shipped",
         ),
     ],
@@ -204,6 +204,12 @@ def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(
     with pytest.raises(cubins.CubinNotFoundError) as caught:
         cubins.find("k", cc=cc)
     assert f"(driver 13.0); {fix}" in str(caught.value)
+
+
+def test_ptx_is_not_advised_for_a_kernel_that_has_code_for_one_gpu(tmp_path: Path) -> None:
+    cubins = load_bundle(tmp_path, bundle(made("k", "sm_80"), made("k", "sm_90a")))
+    with pytest.raises(cubins.CubinNotFoundError, match='; add "sm_130" to archs in'):
+        cubins.find("k", cc=(13, 0))
 
 
 def test_a_kernel_that_is_taken_for_an_attribute_is_told_how_it_is_loaded(tmp_path: Path) -> None:

@@ -80,7 +80,9 @@ def test_the_facts(tmp_path: Path, command: Command) -> None:
                 "place": "demo/_cubins",
                 "where": f"{wheel}/demo/_cubins",
                 "gpus": [{"gpu": "8.0", "cubin": 1, "ptx": 0, "none": 0, "min_driver": 13000}],
-                "kernels": [{"module": "a", "kernel": "a", "archs": ["sm_80"], "served": [served]}],
+                "kernels": [
+                    {"module": "a", "kernel": "a", "archs": ["sm_80"], "absent_from": [], "served": [served]}
+                ],
                 "spills": [{"module": "a", "kernel": "a", "arch": "sm_80", "spills": 2}],
             }
         ],
@@ -102,6 +104,21 @@ def test_a_kernel_that_a_promised_gpu_has_nothing_of(tmp_path: Path, command: Co
         "  b: built for sm_90",
         f'  hint: add "sm_80" to the archs of these kernels; {OR}',
     ]
+
+
+def test_a_kernel_that_its_source_defines_for_some_archs_only(tmp_path: Path, command: Command) -> None:
+    both = elf(("a", FUNC, KERNEL, 2), ("n", FUNC, KERNEL, 2), more=[REGISTERS])
+    files = bundle(
+        made("m", "sm_80", {"a": "a"}, data=code("a")),
+        made("m", "sm_90", {"a": "a", "n": "n"}, data=both),
+    )
+    answer = check(command, whole_wheel(tmp_path, files), "--gpu", "8.0,8.6,7.5", "--except", "a")
+    hint = (
+        "the source does not define these kernels for sm_80, perhaps because of an '#if': define the kernels "
+        'for sm_80 too, and add "sm_75" to the archs of these kernels, if the source defines the kernels for '
+        f"these GPUs; {OR}"
+    )
+    assert answer.err[1:] == ["  n in m: built for sm_90; not in the code for sm_80", f"  hint: {hint}"]
 
 
 def test_the_gpus_that_a_wheel_is_for_can_be_named(tmp_path: Path, command: Command) -> None:

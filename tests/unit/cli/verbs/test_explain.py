@@ -334,6 +334,7 @@ def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
                     "needs": "13.0",
                     "certain": True,
                     "why": None,
+                    "absent_kernels": [],
                 }
             ],
         },
@@ -390,6 +391,22 @@ def test_a_gpu_is_asked_about(explain: Explain, baked: Path, asked: list[str], l
     assert Toolkit(None).major == 13
     assert explain(*asked)[0] == line
     assert not [each for each in explain(*asked) if each.startswith("archs")]
+
+
+def test_a_kernel_that_the_source_defines_for_some_archs(explain: Explain, root: Path) -> None:
+    newer = "#if __CUDA_ARCH__ >= 900\n{}#endif\n".format(RED.replace("BLOCK", "1"))
+    (root / "demo/k.cu").write_text(f"{K}{newer}")
+    (root / "demo/red.cu").unlink()
+    configure(root, (OPTIONS[OPTIONS.index("[[") :], ""))
+    assert explain("red", "--gpu", "8.0")[0] == "k on 8.0: sm_80 (exact); needs driver 13.0"  # not compiled
+    assert main(["bake", "--project", str(root)]) == 0
+    for gpu in ("8.0", "8.6"):
+        why = "the code for sm_80 does not contain the kernel red"
+        assert explain("red", "--gpu", gpu)[0] == f"k on {gpu}: nothing; {why}"
+    assert explain("red", "--gpu", "9.0")[0] == "k on 9.0: sm_90 (exact); needs driver 13.0"
+    assert explain("red", "--gpu", "7.5")[0] == "k on 7.5: nothing; no entry of archs includes this arch"
+    absent = "the code for sm_80 does not contain red"
+    assert explain("demo/k.cu", "--gpu", "8.0")[0] == f"k on 8.0: sm_80 (exact); needs driver 13.0; {absent}"
 
 
 def test_what_ptx_needs_is_known_once_it_is_compiled(explain: Explain, root: Path) -> None:

@@ -79,10 +79,12 @@ def test_gpus_are_counted() -> None:
 
 
 def test_what_lacks_the_same_is_told_together() -> None:
-    covers = coverage([*UNITS, unit("d", "sm_90")], [80, 90])
-    assert [
-        (left["gpus"], [each["kernel"] for each in left["kernels"]]) for left in unserved_kernels(covers)
-    ] == [(["8.0"], ["b", "d"])]
+    covers = coverage([*UNITS, unit("d", "sm_90"), unit("e", "sm_90")], [80, 90])
+    found = [
+        (left["gpus"], left["absent_from"], [each["kernel"] for each in left["kernels"]])
+        for left in unserved_kernels(covers)
+    ]
+    assert found == [(["8.0"], ["compute_80"], ["b"]), (["8.0"], [], ["d", "e"])]
 
 
 def test_ptx_is_a_lack_where_other_kernels_have_code() -> None:
