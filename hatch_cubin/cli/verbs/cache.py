@@ -177,7 +177,7 @@ def _fsck(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     there = audit(folder)
     if any(each.kind == "damaged" for each in there.found):
-        # A build that finds its result in the user's file of recent facts does not read the cache entry.
+        # A build does not read a cache entry if the user's recorded facts already contain the result.
         user_folders.remove_recalled_facts()
     facts = {"folder": str(folder), **there._asdict(), "found": [each._asdict() for each in there.found]}
     said = f"{_entries(there.entries)} undamaged, {size(there.bytes)}"

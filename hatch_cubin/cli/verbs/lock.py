@@ -34,12 +34,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Write the lock file, or compare the existing file with the contents that would be written."""
-    # The producers run again, because the lock must contain their present results.
+    # `lock` runs the producers again, because the lock file must contain their present results.
     project = replace(open_project(args), recalls_texts=False)
     _refuse_variables(project)
     check_build(project)
     if args.check:
-        # Producers may be skipped, so the compiler alone is required.
+        # `lock --check` may skip producers, so only the compiler is required here.
         require_compiler(_without_producers(project))
         return _check(project)
     require_compiler(project)

@@ -55,7 +55,8 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
             bundle.at(name),
         )
     for name, kind in bundle.not_files.items():
-        # The files of every bundle are left out here, because reading such a file already reports a pipe.
+        # The files of the bundles are left out here, because hatch-cubin already reports a pipe when it reads
+        # them.
         if name not in {*FILES_OF_EVERY_BUNDLE, *entries} and (name in known or kind != "is a folder"):
             yield problem("not-a-regular-file", f"{kind}, but should be a file", bundle.at(name))
     yield from _index_problems(bundle, manifest)
@@ -79,7 +80,7 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
             continue
         elif isinstance(data, bytes):
             yield from _unit_problems(bundle, manifest, entry, data)
-        elif manifest.blocks is None or entry.file not in reported:  # a damaged block is reported only once
+        elif manifest.blocks is None or entry.file not in reported:  # A damaged block is reported only once.
             reported.add(entry.file)
             yield from data.problems
 
@@ -270,7 +271,7 @@ def _parameter_places(data: bytes, entry: ManifestEntry) -> dict[str, list[tuple
     found: Mapping[str, Sequence[tuple[int, int]] | None]
     if entry.is_ptx:
         found = ptx_parameters(data.decode())
-    else:  # if the manifest does not list resources, the build could not read the cubin's attributes
+    else:  # If the manifest lists no resources, the build could not read the attributes of the cubin.
         kernels = read_kernels(data) if entry.resources else {}
         found = {symbol: kernel.parameters for symbol, kernel in kernels.items()}
     named = {name: found.get(symbol) for name, symbol in entry.kernels.items()}
