@@ -148,12 +148,21 @@ class Project:
         return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
 
     def warn_of_variables(self) -> None:
-        """Warn of environment variables that look like hatch-cubin's variables but have no effect."""
+        """Warn of environment variables without effect, and print those that change what is compiled."""
         for message in variables_unread(self.environ):
             self.warn(message)
         for note in variables_of_others(self.environ):
             self.inform(note)
+        for variable, key in self.variables_that_change_units().items():
+            place = self.config.place
+            at = f" ({place.of(key)})" if place.has(key) else ", which the table does not set"
+            self.inform(f"{variable}={self.environ[variable]} replaces {key!r}{at}")
         self._warn_of_idle_store_settings()
+
+    def variables_that_change_units(self) -> dict[str, str]:
+        """Return the variables in the environment that replace 'archs' or 'toolkit', each with this key."""
+        variables = {self.config.replaced.get(key, ""): key for key in ("archs", "toolkit")}
+        return {each: key for each, key in variables.items() if each in self.environ}
 
     def _warn_of_idle_store_settings(self) -> None:
         # Credentials are sent only to a remote cache whose URL is in the environment (see
