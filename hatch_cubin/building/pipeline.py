@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from ..bundle import kernel_parameters, layout, sbom
-from ..cache import history
+from ..cache import history, housekeeping
 from ..cache.entries import Cache, Compiled, Content
 from ..cache.records import RecalledResult, describe
 from ..common import user_folders
@@ -286,6 +286,8 @@ def attempt(
             for doubt in (plan.toolkit.doubt, user_folders.fallback_warning()):
                 if doubt is not None:
                     project.warn(doubt)
+            for warning in housekeeping.shared_folder(project.cache_folder):
+                project.warn(warning.with_code())
             remote = plan.remote or build_store.open_store(project, cache, plan.jobs, plan.toolkit)
             fetch = None if remote is None else partial(build_store.fetch, remote)
             results = look_up(plan.jobs, cache, plan.found, fetch)

@@ -39,15 +39,15 @@ from .hints import (
 from .hints.failed_compile import FailedCompile
 
 _MISSING = "not open source file"  # Part of the compiler's message about a missing header.
-# How many lines to show before and after the line of an error, if a script has produced the source.
+# How many lines to show before and after an error in a source that a script has produced.
 _LINES_AROUND = 2
 _FOLLOWS = "<error-"  # the compiler's name for a type or constant that it could not determine
 # Matches a hint with a line for pyproject.toml that sets `define`, `options` or `variants`.
 _SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")
 # How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
-# The functions that recognise causes of errors. The functions are called in this order until one function
-# recognises a cause. The remaining errors are then passed to all functions again.
+# These functions recognise causes of errors. They are called in this order until one of them recognises a
+# cause. The remaining errors are then passed to all functions again.
 _CAUSES = (
     not_cuda.not_text,
     not_cuda.other_language,
@@ -132,7 +132,7 @@ def _with_include_chain(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     )
     cut = ("…",) if len(shown) > _LONGEST_CHAIN else ()
     chain = (*cut, *shown[-_LONGEST_CHAIN:])
-    # comparisons ignore the field `include_chain`, so that equal errors of several sources are merged
+    # Comparisons leave out the field `include_chain`, so that equal errors of several sources are merged.
     if error.is_own:
         return replace(error, include_chain=chain)
     return replace(error, context=(*error.context, *chain))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _EDITED = "was changed while the build compiled a source that includes this file"
 _PATIENCE_S = (
-    # how many seconds to wait for another build that compiles the same module, because the other build may
-    # hang
+    # The longest time, in seconds, to wait for another build that compiles the same module. The other build
+    # may hang.
     300.0
 )
 _MOST_TRIED = 16
@@ -46,12 +46,12 @@ class Bake:
     ) -> None:
         self._project, self._cache, self._toolkit, self._results = project, cache, toolkit, results
         misses = (job for job in jobs if job.unit not in results.done)
-        # The units are sorted, so that units that can share a precompiled header are next to each other.
+        # The units are sorted, so that units with the same precompiled header are next to each other.
         self._misses = served_together(
             sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
         )
-        # The paths that the compiler sees are made from all jobs, so that the paths do not depend on which
-        # results are in the cache.
+        # The paths for the compiler are made from all jobs, and not only from those that are missing in the
+        # cache. So the paths do not depend on the cache.
         self._paths = CompilePaths(project.tree, (root for job in jobs for root in job.search))
         self._workers = min(cores.worker_count(project.config), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
@@ -101,7 +101,7 @@ class Bake:
         """
         if (where := self._project.config.executor) is None:
             return executor.run(self._upcoming, setup, self._accepts)
-        from .cluster import opening  # imported here, because few builds use a cluster
+        from .cluster import opening  # lazy import: few builds use a cluster
 
         first = [group[0] for group in self._misses]
         project, toolkit, paths = self._project, self._toolkit, self._paths
@@ -158,7 +158,7 @@ class Bake:
         ]
 
     def _setup(self, stack: contextlib.ExitStack) -> executor.Setup:
-        # one job of each group is enough, because all jobs of a group read the same headers
+        # One job of each group is enough, because all jobs of a group read the same headers.
         first = [group[0] for group in self._misses]
         folders = folders_for(first, self._paths, self._toolkit, stack)
         kinds = {task.kind for task in self._tasks}
@@ -186,8 +186,8 @@ class Bake:
             return precompiled_headers.choose_header(left, held, [*others, *elsewhere])
 
         self._storing.settle(len(self._misses))
-        # Before this build waits for another build, it stores all its results, because the other build may
-        # wait for them.
+        # Before this build waits for another build, it stores all its results, because the other build may be
+        # waiting for them.
         while (number := self._claims.take(choose)) is None:
             if not self._storing.settle(0):
                 return None
@@ -275,7 +275,7 @@ class Bake:
         module = job.unit.module
         if job.linked:
             return TextFindings()
-        # the source and headers of a module are searched once, not once for each arch
+        # The headers of a module are searched once, and not once for each arch.
         if module not in self._findings:
             self._findings[module] = text_findings(self._project, job)
         return self._findings[module]
@@ -289,7 +289,7 @@ class Bake:
         return self._text_findings(job).tile_code if isinstance(outcome, Compiled) else None
 
     def _with_advice(self, job: Job, found: Sequence[Diagnostic]) -> list[Diagnostic]:
-        from .advice import advise  # imported here, because most compiles do not fail
+        from .advice import advise  # lazy import: most compiles do not fail
 
         return advise(found, self._failed_compile(job))
 
@@ -299,7 +299,7 @@ class Bake:
         return [tile_code_error(tile_code, self._failed_compile(job))]
 
     def _failed_compile(self, job: Job) -> FailedCompile:
-        from .hints.failed_compile import FailedCompile  # imported here, because most compiles do not fail
+        from .hints.failed_compile import FailedCompile  # lazy import: most compiles do not fail
 
         version, own = self._toolkit.version, tuple(files_of([job]))
         tree, config = self._project.tree, self._project.config
@@ -313,7 +313,7 @@ class Bake:
 
     def _warning_hint(self, job: Job, warning: Diagnostic) -> str | None:
         if warning.number is None:
-            # imported here, because few warnings are about `extern` variables
+            # lazy import: few warnings are about `extern` variables
             from .hints.other_sources import about_extern
 
             failed = self._failed_compile(job)
@@ -321,7 +321,7 @@ class Bake:
             return about_extern(warning, failed) or diagnostics.about_warning(warning, failed.text_of(path))
         if warning.number in diagnostics.MISTAKES:
             return None
-        from .hints import macros  # imported here, because most compiles do not have warnings
+        from .hints import macros  # lazy import: most compiles have no warnings
 
         failed = self._failed_compile(job)
         silencing = f"to silence this warning:{failed.silencing(warning.number)}"
@@ -329,7 +329,7 @@ class Bake:
 
     def _store_results(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:
         for warning in (warning for _job, compiled in kept for warning in compiled.warnings):
-            # printed once, because a warning is often the same for every arch and variant
+            # Each warning is printed once, because it is often the same for every arch and variant.
             if warning not in self._shown_warnings:
                 self._shown_warnings.add(warning)
                 self._project.warn(warning)
@@ -337,7 +337,7 @@ class Bake:
         def pairs() -> list[CacheEntry]:
             return [self._cache.make_entry(job.keys.key, compiled, job.inputs) for job, compiled in kept]
 
-        # Results are stored immediately, so that a build after an interrupted build can reuse them.
+        # Each result is stored at once, so that it is not lost if the build is interrupted.
         self._storing.start(answer.id, pairs)
         for job, compiled in kept:
             self._results.done[job.unit] = compiled
@@ -349,6 +349,6 @@ class Bake:
 def _sample(part: float) -> Sample | None:
     if not part:
         return None
-    from .cluster.sample_check import Sample  # imported here, because few builds use a cluster
+    from .cluster.sample_check import Sample  # lazy import: few builds use a cluster
 
     return Sample(part)

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from ..cache.entries import Cache
 
-# A function that chooses a group of compiles, from which the next compile is taken. The function's first
+# A function that chooses the group of compiles from which the next compile comes. The function's first
 # argument maps each group to the compiles that are left in the group. The second argument lists the groups
-# from which other builds are compiling.
+# that other builds are compiling.
 Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | None]
 
 
@@ -63,16 +63,16 @@ class CompileClaims:
         while self._left or self._ask_again():
             number = self._pop(choose(self._left, self._elsewhere))
             mine = all(map(self._cache.claim, self._keys[number])) or not self._patient
-            # The cache is checked again, because another build may have stored the results in the last
-            # moment.
+            # The cache is checked again, because another build may have stored the results since the last
+            # check.
             if self._take_stored(number):
                 self._release(number)
             elif mine:
                 self._running.add(number)
                 return number
             else:
-                # another build has locked a unit of this compile, so the locks on its other units are
-                # released
+                # Another build has locked one unit of this compile. So this build releases its locks on the
+                # other units.
                 self._release(number)
                 self._put_off.append(number)
                 if (group := self._groups[number]) is not None:

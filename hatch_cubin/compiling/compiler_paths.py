@@ -23,10 +23,10 @@ from ..headers.includes import Closure
 from ..headers.resolve import OWN, PROJECT, SearchFolder
 from ..project.source_roots import ProjectTree
 
-# the file descriptor of the project's folder: a number that new processes do not use
+# The number of the file descriptor for the project's folder. New processes do not use this number.
 _PROJECT_DESCRIPTOR = 77
 _DEEP = 16
-# the range of file descriptors for header libraries, below the usual limit of 1024 open files
+# The range of file descriptors for folders of headers. It is below the usual limit of 1024 open files.
 _FIRST, _COUNT = 100, 800
 
 
@@ -39,7 +39,7 @@ class Layout(NamedTuple):
 
     places: Mapping[int, str]
     folders: tuple[str, ...]
-    # maps the path of each copy to the file's name in cache keys, and to the file to copy
+    # Maps the path of each copied header to the header's name in cache keys, and to the original file.
     files: Mapping[str, tuple[str, Path]]
 
 
@@ -83,7 +83,7 @@ class CompilePaths:
 
         Return the mapping `descriptors`, but with the new folder as the project's folder.
         """
-        # a folder with many parents, so that an include with `..` does not find other files
+        # The folder has many parents, so that an include with `..` does not find other files.
         folder = into.joinpath(*["in"] * _DEEP)
         folder.mkdir(parents=True)
         for place in self._project.iterdir():
@@ -101,7 +101,7 @@ class CompilePaths:
         """
         if not self.descriptors:
             return {}
-        # many compiles share one set of headers, and each set has to be copied only once
+        # Many compiles share one set of headers, so each set is copied only once.
         closures = [*{id(closure): closure for closure in closures}.values()]
         names = dict.fromkeys(name for closure in closures for name in closure.files)
         layout = self.layout(names, folders)
@@ -109,7 +109,7 @@ class CompilePaths:
             (into / folder).mkdir(parents=True, exist_ok=True)
         for closure in closures:
             for path, tree in self._trees:
-                if tree in closure.trees:  # the compiler may read any file of this header library
+                if tree in closure.trees:  # The compiler may read any file of this library of headers.
                     shutil.copytree(path, into / layout.places[self._numbers[path]], dirs_exist_ok=True)
         for place, (_name, source) in layout.files.items():
             _copy(source, into / place)
@@ -127,7 +127,7 @@ class CompilePaths:
         process opens.
         """
         names = [name for name in names if not name.startswith("/")]
-        # the largest number of `..` in a name, for example 2 in `project/../../a.h`
+        # The largest number of `..` in a path, such as 2 in `project/../../a.h`.
         levels = max((name.split("/").count("..") for name in names), default=0)
         places = {path: self._place(path, levels) for path in self._numbers}
         files: dict[str, tuple[str, Path]] = {}

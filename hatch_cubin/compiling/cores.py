@@ -12,7 +12,8 @@ from pathlib import Path
 
 from ..config.config import Config
 
-# the bytes of memory to reserve for one compile: a compile needs at least 140 MB, and rarely more than 512 MB
+# The memory to reserve for one compile, in bytes. A compile needs at least 140 MB, and rarely more than 512
+# MB.
 _MEMORY_OF_ONE = 512 << 20
 
 
@@ -41,7 +42,8 @@ def _groups(system: Path) -> Iterator[Path]:
     except (OSError, ValueError):
         return
     for controllers, path in (line.split(":", 2)[1:] for line in lines):
-        home = system / "sys/fs/cgroup" / controllers  # in version 2 of cgroups, `controllers` is empty
+        # The field `controllers` is empty for version 2 of cgroups.
+        home = system / "sys/fs/cgroup" / controllers
         group = home / path.lstrip("/")
         yield from (each for each in (group, *group.parents) if each.is_relative_to(home))
 

@@ -48,7 +48,8 @@ def definition(symbol: str, source: Source) -> Definition | None:
         if match := re.search(pattern, text, re.MULTILINE):
             line = text.count("\n", 0, match.end()) + 1
             before = text[: match.start()].rstrip().rpartition("\n")[2]
-            head = before if before.endswith(">") else ""  # `template <…>` on the line before the definition
+            # Matches `template <…>` in the line before the definition.
+            head = before if before.endswith(">") else ""
             shown = " ".join(f"{head} {match[0]}".split()).strip(";}{= ")
             return Definition(Location(source.path, line), shown)
     return None

@@ -17,7 +17,7 @@ _NVRTC = re.compile(
     r"(?: #(?P<number>\d+)(?:-D)?)?: (?P<text>.*)$"
 )
 NO_KERNEL = "the compiled code does not contain a kernel"
-# the beginnings of messages that `executor.py` writes
+# The beginnings of the messages that `executor.py` writes.
 TIMED_OUT, CRASHED = "took longer than ", "the compiler crashed ("
 _NAME_MAP = "__nv_name_map"  # the name of NVRTC's internal file with the template instantiations
 _PTXAS = re.compile(
@@ -31,13 +31,13 @@ _BARE = re.compile(
 )
 # the end of ptxas's message about a line of PTX that ptxas cannot parse
 _ON_LINE = re.compile(r" on line ([0-9]{1,9})$")
-# A line of a log with the word "error" that no pattern above matches. Source lines that a compiler quotes do
-# not match, because quoted lines are indented.
+# Matches any other line of a compiler log that contains the word "error". The pattern does not match source
+# lines that a compiler quotes, because they are indented.
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
 OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a static definition")
 # Compiler warnings about undefined behaviour: 39 is a division by zero, 549 an unset variable, and 940 a
-# function without a return statement. No hint says how to silence the warnings 39, 549 and 940.
+# function without a return statement. hatch-cubin does not say how to silence these three warnings.
 MISTAKES = frozenset({39, 549, 940})
 # the warning that the compiler ignores tile code, because an option for tile code is not set
 IGNORED_TILE_CODE = 20360
@@ -57,13 +57,14 @@ class Diagnostic:
     text: str
     context: tuple[str, ...] = ()
     hint: str | None = None
-    # the hint to show instead of *hint* if the source does not compile for any arch
+    # Another hint, which is shown instead of *hint* if the source does not compile for any arch.
     otherwise: str | None = None
-    number: int | None = None  # The warning's number in the compiler, if users may silence the warning.
+    # The compiler's number for the warning; empty if users must not silence the warning.
+    number: int | None = None
     # The chain of includes that leads from a source to the error. If several sources have the same error, the
     # chain starts at the first of these sources.
     include_chain: tuple[str, ...] = field(default=(), compare=False)
-    # The error's code in docs/reference/errors.md; empty for a compiler's own message.
+    # The error's code in docs/reference/errors.md. It is empty for the compiler's own messages.
     code: str = field(default="", compare=False)
 
     @property
@@ -87,7 +88,7 @@ def failure(
     return Diagnostic("error", where, text, context, hint, code=code)
 
 
-# An error that explains the cause of several compiler errors, and the list of the remaining compiler errors.
+# One error of hatch-cubin that replaces several errors of the compiler, and the errors that remain.
 Explanation = tuple[Diagnostic, "list[Diagnostic]"]
 
 
@@ -139,7 +140,8 @@ def _without_place(kind: str, text: str, source: str) -> Diagnostic:
 
 def _of_ptx(kind: str, source: str, line: int, text: str) -> Diagnostic:
     """Return the diagnostic for a compiler message about a line of PTX."""
-    # The error is in inline assembly: its line number refers to generated PTX, which the user cannot see.
+    # The error is in inline assembly. The compiler gives a line number of the generated PTX, which the user
+    # cannot see.
     if not source.lower().endswith(".ptx"):
         return Diagnostic(kind, Location(source), f"{text} (in the generated PTX)")
     return Diagnostic(kind, Location(source, line), text)

@@ -33,21 +33,21 @@ class Task:
     """One compile for a worker process: the source text, and the options of the compiler."""
 
     id: int
-    # what to do with *code*: "c++", "lto" or "tile" (compile C++ to a cubin, to LTO-IR, or to a cubin with
-    # tile kernels), "ptx" or "tileir" (assemble), "link", or "xz" (compress)
+    # What to do with *code*: "c++", "lto" and "tile" compile C++ (to a cubin, to LTO-IR, or to a cubin with
+    # tile kernels), "ptx" and "tileir" assemble, "link" links, and "xz" compresses.
     kind: str
     code: bytes
     name: bytes
     options: tuple[bytes, ...]
     instantiate: tuple[bytes, ...] = ()
     precompiled_header: PrecompiledHeader | None = None
-    searches: bool = False  # whether the source includes headers that the compiler has to find
+    searches: bool = False  # Whether the source includes headers for which the compiler has to search.
     ptx: bool = False  # Whether the compiler or linker has to return PTX too, not only a cubin.
     # The kind, name and bytes of each input of the linker. For a link, `instantiate` lists the symbols that
-    # the inputs define, except the symbols of LTO-IR. For a link, `code` is a test program that calls the
+    # the inputs define. It leaves out symbols of LTO-IR. For a link, `code` is a test program: it calls the
     # functions in `instantiate`.
     inputs: tuple[tuple[str, bytes, bytes], ...] = ()
-    tile_flags: tuple[bytes, ...] = ()  # for C++ with tile kernels, the options of tileiras
+    tile_flags: tuple[bytes, ...] = ()  # The options of tileiras, for a C++ source with tile kernels.
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Setup:
     jobs: int
     timeout_s: float
     script: str = SCRIPT
-    # a temporary folder for precompiled headers, and for files that ptxas and tileiras read and write
+    # A temporary folder for precompiled headers, and for the files of ptxas and tileiras.
     scratch: str = ""
     assembler: str = ""  # the path of ptxas; empty if no source is PTX
     tile_assembler: str = ""  # the path of tileiras; empty if there are no tile kernels
@@ -125,7 +125,7 @@ class WorkerPool:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._again, self._suspects = deque[Task](), deque[Task]()
-        # the numbers of the precompiled headers that a worker process used when it died
+        # If a worker process dies, its precompiled header gets into this list.
         self._harmful: set[int] = set()
         self._alone = self.halted = False
         self._busy: dict[_CompilerProcess, tuple[Task, float]] = {}
@@ -141,10 +141,10 @@ class WorkerPool:
         self._next, self._accepts, self._width = upcoming, accepts, self._setup.jobs
         while self._set_to_work():
             result = self._wait()
-            # a process that `halt` has killed must not be reported as a crash
+            # A process that `halt` has killed must not be reported as crashed.
             if result is not None and not self.halted:
-                # starts the next task before the result is stored, so that no worker process is idle while
-                # the disk writes
+                # The next task starts before the result is stored, so that no worker process waits for the
+                # disk.
                 self._set_to_work()
                 yield result
 
@@ -202,14 +202,13 @@ class WorkerPool:
 
     def _wait(self) -> Result | None:
         """Wait until a task ends, and return the task's result; None if there is no result yet."""
-        # the task that was started first has the earliest deadline, because all tasks have the same time
-        # limit
+        # All tasks have the same time limit, so the task that started first has the earliest deadline.
         first, (_task, until) = next(iter(self._busy.items()))
         heard = self._watch.next(until - time.monotonic())
         if heard is None:
             return self._overdue(first)
         worker, message = heard
-        if worker not in self._busy:  # the worker process had no task when it died
+        if worker not in self._busy:  # The worker process was not compiling anything when it died.
             self._idle = [each for each in self._idle if each is not worker]
             worker.close()
             return None
@@ -227,7 +226,7 @@ class WorkerPool:
     def _overdue(self, worker: _CompilerProcess) -> Result | None:
         task, _deadline = self._busy.pop(worker)
         worker.close()
-        if task.precompiled_header:  # precompiling the header may have taken too long
+        if task.precompiled_header:  # Perhaps it took too long to precompile the header.
             self._again.append(replace(task, precompiled_header=None))
             return None
         limit = f"{self._setup.timeout_s:g} s"
@@ -265,10 +264,10 @@ class _CompilerProcess(Process):
 
     def __init__(self, setup: Setup, watch: Watch) -> None:
         super().__init__([sys.executable, "-I", setup.script], watch)
-        # whether the process has already completed a task: an earlier task may have caused the crash of a
-        # later task
+        # Whether the process has already completed a task. If it has, an earlier task may be the cause of a
+        # crash.
         self.served = False
-        # the number of the precompiled header that the process has made, or is making now
+        # The number of the header that the process has precompiled, or is precompiling now.
         self.held: int | None = None
         self.send(
             {

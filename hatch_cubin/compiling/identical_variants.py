@@ -17,7 +17,7 @@ def identical_variant_notes(done: Mapping[Unit, Compiled]) -> list[str]:
     """Return a message for each macro in `variants` whose value does not change the code of any variant."""
     results: dict[tuple[str, str], dict[_Same, list[str]]] = defaultdict(lambda: defaultdict(list))
     for unit, compiled in done.items():
-        # Two equal object files are not reported: the modules that they are linked into may still differ.
+        # Two equal object files are not reported, because their linked modules may still differ.
         if unit.module.part_of:
             continue
         for name, _value in unit.module.variant:

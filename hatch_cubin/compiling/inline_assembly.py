@@ -16,7 +16,7 @@ _REFUSED = re.compile(
 )
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"(.*?)"', re.MULTILINE)
 _LOCATION = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s")
-# the name of a register; the compiler numbers registers differently for each arch
+# Matches a register. The compiler numbers registers differently for each arch.
 _REGISTER = re.compile(r"%[a-z]+\d+\b")
 
 
@@ -52,7 +52,7 @@ def _places(ptx: str, source: str) -> Mapping[int, _Place]:
     for number, text in enumerate(ptx.split("\n"), start=1):
         if match := _LOCATION.match(text):
             path, line = files.get(match[1], ""), match[2]
-            place = last  # ptxas reports an instruction without a semicolon in the line after the instruction
+            place = last  # If an instruction has no semicolon, ptxas reports the line after it.
         else:
             path = "" if text.startswith("}") else path
             instruction = _REGISTER.sub("%…", text.strip())

@@ -26,7 +26,7 @@ def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
         return
     shown = _declared_kernels(source.path, source.text) if _MAY_TAKE_REFERENCES.search(source.text) else ()
     for name, symbol in kernels.items():
-        # None if the kernel is extern "C": its symbol does not contain the parameter types
+        # The value is None for an extern "C" kernel, whose symbol does not contain the parameter types.
         types = parameter_types(symbol)
         kernel = _declaration(name, shown)
         if _has_reference(kernel) if types is None else any(each.endswith("&") for each in types):
@@ -45,7 +45,7 @@ def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
                 yield problem("launch-bounds-ignored", what, Location(source.path, number), hint)
 
 
-# cached, because a build calls this function with the same text for each arch and variant
+# cached: a build calls this function with the same text for each arch and variant
 @functools.lru_cache(maxsize=64)
 def _declared_kernels(path: str, text: str) -> tuple[Kernel, ...]:
     return declared({path: text})

@@ -12,13 +12,13 @@ from ..project.source import without_comments
 from .hints.kernel_declarations import declared
 
 # Limits for kernels, from "Technical Specifications per Compute Capability" in the CUDA programming guide.
-# The limits for kernels are the same for all GPUs.
+# These limits are the same for all GPUs.
 _MOST_THREADS = 1024
-_DEEPEST = 64  # the most threads in the third dimension of a block
+_DEEPEST = 64  # The largest third dimension of a block, in threads.
 _MOST_STACK = 512 * 1024
 _MOST_BLOCKS_PORTABLE = 8
 _MOST_BLOCKS = 16
-# matches the end of a kernel whose body has no code, only marks such as `(void)x;` and `return;`
+# Matches the end of an empty kernel: its body has at most marks such as `(void)x;` and `return;`.
 _NOTHING = re.compile(r"(?:\s*(?:(?:\(void\)\s*\w+|return|\[\[.*?\]\])?\s*;))*\s*\}")
 
 
@@ -73,7 +73,7 @@ def _exceeded(kernel: str, limits: Mapping[str, tuple[int, ...]], stack: int) ->
         what = f"{kernel} allows blocks of {threads} threads, but GPUs launch at most {_MOST_THREADS}"
         hint = f"set the kernel's __launch_bounds__ or .maxntid to {_MOST_THREADS} or less"
         yield problem("block-too-large", what, hint=hint)
-    # "cluster" is a fixed size in the code; "max_cluster" limits a size that is set at the launch.
+    # "cluster" is a size that the code fixes. "max_cluster" limits a size that the launch sets.
     blocks = max(math.prod(limits.get("cluster", (1,))), *limits.get("max_cluster", (1,)))
     if blocks > _MOST_BLOCKS:
         what = f"{kernel} needs clusters of {blocks} blocks, which no GPU can launch"

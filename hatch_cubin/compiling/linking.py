@@ -42,7 +42,7 @@ _UNDEFINED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined r
 _TWICE = re.compile(
     r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'"
 )
-_ABOUT = {  # maps nvJitLink's message about two contradictory inputs to a part of hatch-cubin's message
+_ABOUT = {  # Maps nvJitLink's message about two contradictory inputs to hatch-cubin's words.
     "Memory space doesn't match": "the memory space of",
     "Managed attribute doesn't match": "the __managed__ attribute of",
     "Size doesn't match": "the size of",
@@ -55,14 +55,15 @@ _SIZES = re.compile(
 )
 _FUNCTION_ONCE = "define the symbol in one source and declare it in the others, or make it static or inline"
 _KERNEL_ONCE = "rename one of the kernels, or define the kernel in one source of this module only"
-# The hint does not propose `static`, because each source would get its own variable, which the host cannot
-# set.
+# The hint does not propose `static`, because then each source would have its own variable, which the host
+# cannot set.
 _VARIABLE_ONCE = "declare the variable extern in the header and define it in one source, or make it inline"
 _ALIKE = "use the same declaration as in the definition, in all inputs"
 _NEWER = re.compile(r"may need newer version of nvJitLink|LTOIR arch newer than target arch")
 _BAD = re.compile(r"bad input: ?(.*)$", re.MULTILINE)
 _KERNEL = re.compile(r"__global__|\.entry\b")  # Matches a line of CUDA C++ or PTX that defines a kernel.
-_COPY = re.compile(r"\$[0-9]+$")  # nvJitLink adds a number to the symbols of static kernels that are equal
+# If several static kernels are equal, nvJitLink adds a number to their symbols.
+_COPY = re.compile(r"\$[0-9]+$")
 _OPAQUE = ("fatbin", "library")  # the kinds of linker inputs whose symbols hatch-cubin cannot read
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
@@ -74,10 +75,11 @@ _WHY_OTHER: Mapping[str | None, str] = {
     "template": "a template, which needs an explicit instantiation (template …;) in the same file",
     **{word: _HIDDEN.format(word) for word in ("static", "inline", "__forceinline__", "constexpr")},
 }
-# suffixes of archs, in order: code for all later archs (sm_90), for a family (sm_90f), for one arch (sm_90a)
+# The suffixes of archs. Code runs on all later archs without a suffix (sm_90), on a family with `f` (sm_90f),
+# and on one arch with `a` (sm_90a).
 _STRICTNESS = ("", "f", "a")
 
-Content = tuple[str, bytes, bytes]  # the kind, name and bytes of an input of the linker
+Content = tuple[str, bytes, bytes]  # An input of the linker: its kind, name and bytes.
 
 
 class Links:
@@ -117,7 +119,7 @@ class Links:
     def _is_ready(self, job: Job) -> bool:
         """Read and check the inputs for linking a module; return whether the module can be linked."""
         if any(each.unit is not None and each.unit not in self._results.done for each in job.linked):
-            # The failed object file has its own errors, so the linked module gets an empty list of errors.
+            # The errors belong to the failed object file, so the linked module gets no errors of its own.
             self._results.failed.append((job.unit, []))
             return False
         wrong = list(self._load(job)) or [
@@ -304,15 +306,15 @@ class Links:
         twice = dict.fromkeys(one or other for one, other in _TWICE.findall(result.log))
         known = dict(self._symbols[job.unit])
         shown = {name: objects.ptx_symbols(text) for name, text in result.symbols.items()}
-        # If a symbol is missing, the result contains the PTX of all LTO-IR, because nvJitLink reports only
-        # the first missing symbol.
+        # If a symbol is missing, the result contains the PTX of all LTO-IR inputs, because nvJitLink reports
+        # only the first missing symbol.
         if missing and "" in shown:
             there = {symbol for each in known.values() for symbol in (*each.strong, *each.weak)}
             more = (symbol for symbol in shown.pop("").needed if symbol not in there)
             missing |= dict.fromkeys(symbol for symbol in more if not _is_of_driver(symbol))
         of_runtime = [symbol for symbol in missing if symbol.startswith(_OF_RUNTIME)]
-        # only one missing symbol of CUDA's device runtime is reported, because one library defines all of
-        # them
+        # One missing symbol of CUDA's device runtime is enough for the message, because one library defines
+        # them all.
         asked = [symbol for symbol in missing if symbol not in of_runtime[1:]]
         found = [self._missing(job, symbol, {**known, **shown}) for symbol in asked]
         for symbol in twice:
@@ -321,7 +323,7 @@ class Links:
             having += [source.path for source in _sources(job) if definition(symbol, source)]
             if len({*having}) == 1:
                 having += [each.name for each in job.linked if each.kind in _OPAQUE]
-            # the definition may be in a header, which is not searched
+            # The symbol may be defined in a header, and headers are not searched.
             is_kernel = any(symbol in ptx_entries(text) for text in result.symbols.values())
             hint = _KERNEL_ONCE if is_kernel else None
             found.append(self._duplicate(job, symbol, [*dict.fromkeys(having)], hint))
@@ -397,7 +399,8 @@ class Linking(Bake):
         self.run()
 
     def _try_other_archs(self, _setup: Setup) -> list[Unit]:
-        return []  # linking for other archs would not help: only compiling a source may fail for some archs
+        # Linking for other archs would not help, because only compiling a source may fail for some archs.
+        return []
 
     def _prepared(self, task: Task, job: Job) -> Task:
         defined, probe = self._links.probe(job.unit)
@@ -419,7 +422,7 @@ def texts_of(project: Project) -> dict[str, str]:
     with contextlib.suppress(HatchCubinError):
         sources = read_sources(project)
         if not sources.is_complete:
-            # imported here, because few projects have sources that a script produces
+            # lazy import: few projects have sources that a script produces
             from ..producing.produced_sources import complete
 
             sources = complete(project, sources)

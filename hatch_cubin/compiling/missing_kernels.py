@@ -21,7 +21,7 @@ def missing_kernel_notes(done: Mapping[Unit, Compiled]) -> list[str]:
 
 def _notes(module: Module, units: list[Unit], done: Mapping[Unit, Compiled]) -> Iterator[str]:
     having = {unit: done[unit].kernels for unit in units} if units[1:] else {}
-    # usually, all archs have the same kernels
+    # Usually, a module has the same kernels for all archs.
     if all(names == having[units[0]] for names in having.values()):
         return
     every = set[str]().union(*having.values())

@@ -52,15 +52,15 @@ def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
         if "archs" in project.config.replaced:
             results.archs_for_explain = ",".join(project.config.archs)
     elif misses:
-        # imported here, because a build that finds all results in the cache does not need this module
+        # lazy import: not needed if the cache contains all results
         from .bake import Bake
 
         alone = [job for job in jobs if not job.linked]
         if any(not job.linked for job in misses):
             Bake(project, alone, cache, toolkit, results).run()
-        # Linked modules come last, because the object files that they consist of must be compiled first.
+        # Linked modules come last, because their object files must be compiled first.
         if linked := [job for job in misses if job.linked]:
-            from .linking import Linking, Links  # imported here, because few projects have linked modules
+            from .linking import Linking, Links  # lazy import: few projects have linked modules
 
             if (links := Links(project, linked, results)).ready:
                 Linking(project, links.ready, cache, toolkit, results).run_with(links)

@@ -22,9 +22,9 @@ from ..project.project import Project
 from ..toolkit.toolkit import Keys
 from . import cores, executor
 
-# the key under which the recorded facts about a block are stored (facts about a module have an arch as key)
+# The key of the recorded facts about a block. (The recorded facts about a module have an arch as key.)
 _XZ = "xz"
-# The description of a block in the cache: the block's cache entry lists no kernels.
+# The cache describes a block like a unit without kernels.
 _PLAIN = describe({}, (), "{}")
 _LIGHTER = "use HATCH_CUBIN_JOBS=1 to pack one block at a time with less memory, or build without 'pack'"
 
@@ -68,8 +68,8 @@ def pack(
     for block, packed in _packed(project, misses, contents):
         cache.put(block.key, packed, {BLOCK: [piece.sha256 for piece in block.pieces]})
         again = cache.get(block.key, _known(packed, ""))
-        # The block is read from the cache when its bytes are needed, so that this process need not keep the
-        # bytes.
+        # The block is read from the cache when its bytes are needed. So this process does not keep the bytes
+        # in memory.
         found[block.key] = again or packed
     before, after = sum(block.size for block in blocks), sum(found[block.key].size for block in blocks)
     counts = f"{len(blocks) - len(misses)} cached, {len(misses)} packed"

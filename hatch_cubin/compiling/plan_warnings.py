@@ -123,7 +123,7 @@ class _CompiledTexts:
             named.search(text) or PASTE_OPERATOR.search(text) for text in self._own()
         ):  # Usually the search ends early, because the first file uses the macro.
             return None
-        # imported here, because the import is slow, and most projects do not have unused macros
+        # lazy import: it is slow, and most projects do not have unused macros
         import difflib
 
         asked = {
@@ -150,7 +150,7 @@ class _CompiledTexts:
                     Path(path) if path.startswith("/") else self.project.tree.disk_path(path),
                     self.project.tree,
                 )
-            except SourceError:  # the header was removed after it was found
+            except SourceError:  # The header was removed after the build had found it.
                 continue
             yield join_continued_lines(data.decode("utf-8", "replace"))
 

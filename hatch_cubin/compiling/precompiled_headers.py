@@ -19,14 +19,15 @@ from ..keys.jobs import Job
 from ..planning.unit_plan import Module, Unit
 from ..project.source_roots import ProjectTree
 
-# the fewest compiles for which a process precompiles a header: precompiling takes as long as two or three
-# compiles
+# The fewest compiles for which a process precompiles a header. Precompiling takes as long as two or three
+# compiles.
 _PAYS_FROM = 4
-# the most processes that precompile a header: each of them needs 300 MB of memory and 300 MB on the disk
+# The most processes that precompile a header. Each of them needs 300 MB of memory and 300 MB on the disk.
 _MOST = 8
-# the fewest bytes of headers to precompile: parsing smaller headers takes only a small part of a compile
+# The fewest bytes of headers that are precompiled. Parsing smaller headers takes only a small part of a
+# compile.
 _WORTH_BYTES = 1 << 20
-# options that do not work with precompiled headers, because they change line numbers or macros
+# The options that change line numbers or macros, and so do not work with precompiled headers.
 _NOT_WITH = frozenset({"lineinfo", "debug", "pre_include", "undefine_macro"})
 _INCLUDE = re.compile(
     r"(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*"
@@ -36,14 +37,14 @@ _INCLUDE = re.compile(
 _COMPILERS_OWN = re.compile(r"_|CUDA|NV|NDEBUG|NULL|NOMINMAX")
 _PLAIN_VALUE = re.compile(r"[\w .,:<>()+*-]*")
 _JOINED_LINES = re.compile(rb"(?:\\|\?\?/)\r?\n")
-_PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # the preprocessor operator `##`, which joins two words
+_PASTE = re.compile(rb"(?:#|%:|\?\?=){2}")  # Matches the preprocessor operator `##`, which joins two words.
 _WORD = re.compile(rb"\w+")
 # Matches a definition in PTX, except definitions inside a kernel, which are indented.
 _DEFINED = re.compile(rb"^(?:\.\w+ )*\.(?:entry|func|global|const|shared)\b.*", re.MULTILINE)
 _ARGUMENT = re.compile(
     r"(?<=L[a-z])n?[0-9]+(?=E)|\[[0-9]+\]| = .*"
 )  # Numbers in a symbol or a PTX line: template arguments, array sizes and initial values.
-# The most different orders of symbols in the variants of a source; with more orders, most variants are
+# The most different orders of symbols in the results of a source. With more orders, most variants would be
 # compiled twice.
 _MOST_ORDERS = 4
 
@@ -149,7 +150,7 @@ class PlainCompileCheck:
 
     def __init__(self) -> None:
         self._orders: dict[str, list[Order]] = defaultdict(list)
-        self._served: Counter[str] = Counter()  # how many results were accepted for each source
+        self._served: Counter[str] = Counter()  # The number of accepted results for each source.
         self._doubted: dict[Unit, bytes] = {}
         self._differing: set[str] = set()
 
@@ -204,7 +205,7 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
         else:
             named = [*read_symbol_order(output)]
     except ValueError:
-        named = [("unreadable", True)]  # The caller of the compiler reports that the code is damaged.
+        named = [("unreadable", True)]  # Damaged code is not reported here, but where the compiler is called.
     return tuple((name, fixed or "_ZZ" in name) for name, fixed in named)
 
 
@@ -258,8 +259,8 @@ def _end(job: Job, tree: ProjectTree) -> int:
         headers = [_header(job, tree, logical) for logical in job.closure.files]
     except OSError:
         return 0
-    # The values of all other macros are checked too, because a header may use a macro whose value contains
-    # one of the variants' macros.
+    # The values of all other macros are checked too: a header may use a macro whose value contains a macro of
+    # the variants.
     values = [(value.encode(), True) for name, value in job.unit.module.macros if name not in macros]
     size = sum(len(text) for text, _own in headers)
     return end if size >= _WORTH_BYTES and not may_use_macros([*headers, *values], macros) else 0

@@ -26,9 +26,9 @@ from ..toolkit.worker import framed
 
 _STREAMS_MAY_BE_SOCKETS = sys.platform != "win32"
 _PIECE = 1 << 16
-# the longest time-out of a selector, in seconds, because some systems limit the number of milliseconds
+# The longest time-out of a selector, in seconds. Some systems limit the number of milliseconds.
 _LONGEST_S = 86_400.0
-# For how many seconds to read the output of a process after its end: child processes may continue to write.
+# How many seconds to read the output of a process after its end, because its child processes may still write.
 _LAST_WORDS_S = 1.0
 
 Message: TypeAlias = "dict[str, Any]"
@@ -50,9 +50,8 @@ class Watch:
             ready = self._selector.select(max(0.0, min(left, _LONGEST_S)))
             for key, events in ready:
                 key.data(events)
-            # A message that arrived before the time-out is returned even if this thread reads the message
-            # after the time-out. A process that writes endlessly without completing a message does not delay
-            # the time-out.
+            # A message that arrived before the time-out is returned, even if this thread reads it later. A
+            # process that writes endlessly, but never a complete message, cannot delay the time-out.
             if left <= 0 and not self._messages and (not ready or left < -_LAST_WORDS_S):
                 return None
         return self._messages.popleft()
@@ -73,7 +72,7 @@ class Watch:
 
     def forget(self, end: socket.socket) -> None:
         """Stop watching a socket."""
-        with contextlib.suppress(KeyError, ValueError):  # the socket is already unregistered or closed
+        with contextlib.suppress(KeyError, ValueError):  # The socket was already unregistered or closed.
             self._selector.unregister(end)
 
     def close(self) -> None:
@@ -89,11 +88,12 @@ class Process:
 
     def __init__(self, command: Sequence[str], watch: Watch) -> None:
         self.ready = False
-        # the last lines that the process has written to standard error
+        # The last lines of the process's standard error.
         self.complaints: deque[str] = deque(maxlen=20)
         self._watch = watch
         self._unsent, self._unread, self._complaint = bytearray(), bytearray(), b""
-        self._waits = False  # whether there is unsent data, because the send buffer of the socket is full
+        # Whether some data could not be sent yet, because the send buffer of the socket is full.
+        self._waits = False
         with contextlib.ExitStack() as stack:
             self._talk, its_talk = _pair(stack)
             self._errors, its_errors = _pair(stack)
@@ -154,7 +154,7 @@ class Process:
                 del self._unsent[: self._talk.send(self._unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # the process has ended, and reading from the socket reports this
+        except OSError:  # The process has ended, so reading from its socket fails.
             self._unsent.clear()
         if self._waits != bool(self._unsent):
             self._waits = not self._waits
@@ -173,7 +173,7 @@ class Process:
             EOFError,
             TypeError,
             ValueError,
-        ):  # the process has written invalid data, so its output cannot be split into messages
+        ):  # The process has written invalid data, which cannot be divided into messages.
             piece = b""
         if not piece:
             self._watch.forget(self._talk)
@@ -232,7 +232,7 @@ def _start(command: Sequence[str], talk: socket.socket, errors: socket.socket) -
         stdout=talk.fileno(),
         stderr=errors.fileno(),
         env=without_secrets(os.environ),
-        start_new_session=True,  # Ctrl-C in the terminal must interrupt only the build's main process
+        start_new_session=True,  # Ctrl-C in the terminal must interrupt only the main process of the build.
     )
     talk.close()
     errors.close()
@@ -258,7 +258,7 @@ def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socke
     threads = [threading.Thread(target=_copy_bytes, args=direction, daemon=True) for direction in directions]
 
     def leave() -> None:
-        # a thread that is blocked on one of the sockets ends when the socket is shut down
+        # Shutting down a socket ends a thread that is blocked on it.
         for end in (talk, errors):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
@@ -266,7 +266,7 @@ def _start_with_pipes(command: Sequence[str], talk: socket.socket, errors: socke
             if thread.ident is not None:
                 thread.join()
         for pipe in pipes:
-            with contextlib.suppress(OSError):  # closing fails if the process has not read all data
+            with contextlib.suppress(OSError):  # Closing fails if the process has not read all its data.
                 pipe.close()
         talk.close()
         errors.close()
@@ -292,7 +292,8 @@ def _copy_bytes(
     with contextlib.suppress(OSError):
         while piece := read(_PIECE):
             while piece:
-                # `write` of a pipe may accept only a part of the bytes; `sendall` of a socket returns None
+                # `write` of a pipe may accept only a part of the bytes. `sendall` of a socket always sends
+                # all bytes and returns None.
                 piece = piece[write(piece) or len(piece) :]
     if into is not None:
         with contextlib.suppress(OSError):

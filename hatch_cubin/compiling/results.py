@@ -25,20 +25,21 @@ class Results:
 
     done: dict[Unit, Compiled] = field(default_factory=dict)
     seconds: dict[Unit, float] = field(default_factory=dict)
-    # the address of the cluster worker that compiled each unit
+    # The cluster worker that compiled each unit.
     workers: dict[Unit, str] = field(default_factory=dict)
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
-    # the environment variable or option that turns a cache miss into an error
+    # The environment variable or option that makes a cache miss an error.
     hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"
-    # the archs that an environment variable or option sets instead of pyproject.toml
+    # The archs from an environment variable or option, which replace those in pyproject.toml.
     archs_for_explain: str = ""
-    # Units for archs that the project does not list, if the units compile successfully. Hints suggest these
-    # archs.
+    # Units for archs that the project does not list; if one of them does not compile, this is not an error.
+    # Hints suggest these archs.
     tried: list[Unit] = field(default_factory=list)
-    fetched: set[Unit] = field(default_factory=set)  # units whose results came from the remote store
-    remote: Mapping[str, Any] | None = None  # A summary of the exchange with the remote store.
-    # The compressed blocks with the code of all units, if the option `pack` is set.
+    fetched: set[Unit] = field(default_factory=set)  # The units that the remote store supplied.
+    # A summary of what was downloaded from and uploaded to the remote store.
+    remote: Mapping[str, Any] | None = None
+    # With the option `pack`: the compressed blocks with the code of all units.
     packed: PackedBlocks | None = None
 
 
@@ -81,7 +82,7 @@ def _origin(module: Module) -> tuple[str, ...]:
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
     """Return all errors of the build without duplicates, with hints about the archs that compile."""
-    from .diagnostics import merge  # imported here, because most builds have no errors
+    from .diagnostics import merge  # lazy import: most builds have no errors
     from .hints.merge_pasteable import merge_hints
 
     archs = archs_of(results, toolkit)
@@ -91,6 +92,6 @@ def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
 
 def archs_of(results: Results, toolkit: Toolkit) -> Archs:
     """Return for which archs the sources with errors compile."""
-    from .hints.archs import Archs  # imported here, because most builds have no errors
+    from .hints.archs import Archs  # lazy import: most builds have no errors
 
     return Archs(results.failed, results.done, toolkit.supported, results.tried)

@@ -12,7 +12,7 @@ class Compile(NamedTuple):
 
     name: str
     family: str
-    weight: int  # the estimated duration, as an integer, because the sum of floats depends on their order
+    weight: int  # The estimated duration is an integer, because the sum of floats depends on their order.
 
 
 def assign_jobs(compiles: Iterable[Compile], count: int) -> dict[str, int]:
@@ -51,7 +51,7 @@ def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, 
     """
     total = sum(loads) + sum(
         each.weight for each in compiles
-    )  # the mean work of a CI job, multiplied by the number of CI jobs to avoid fractions
+    )  # The mean work of a CI job times the number of CI jobs: an integer, and not a fraction.
     jobs, number, begin, end = dict[str, int](), -1, 0, 0
     for each in compiles:
         middle = (2 * begin + each.weight) * len(loads)

@@ -9,7 +9,7 @@ from ..cache.entries import Compiled
 from ..errors import Location, problem
 from ..planning.unit_plan import Unit
 
-_SHOWN = 3  # how many modules and kernels a message names at most
+_SHOWN = 3  # The largest numbers of modules and of kernels that a message names.
 
 
 def shared_kernel_notes(done: Mapping[Unit, Compiled]) -> list[str]:
@@ -18,7 +18,7 @@ def shared_kernel_notes(done: Mapping[Unit, Compiled]) -> list[str]:
     modules: dict[str, set[str]] = defaultdict(set)
     for unit, compiled in done.items():
         module = unit.module
-        # object files are not loaded, and a library's call does not search for kernels by name
+        # The loader does not load object files, and finds the kernels of a library's call by a key.
         if not (module.part_of or module.front):
             paths[module.base] = module.source.path
             for kernel in compiled.kernels:

@@ -18,7 +18,7 @@ from ..project.source import Source, glob_regex
 from . import launch_hazards, limits, templates
 from .hints.not_cuda import place_of_tile_code
 
-# The path that stands for pyproject.toml's macros: they are checked like a file with one macro in each line.
+# A path for the macros in pyproject.toml, which are checked like a file with one macro in each line.
 _TABLE = ""
 
 
@@ -55,13 +55,13 @@ def result_warnings(
         found = limits.exceeded(cubin, compiled.kernels, lambda: texts, module.source.path, arch)
         return tuple(map(Problem.with_code, found))
     found = []
-    if not module.part_of:  # kernels of object files are checked after they are linked
+    if not module.part_of:  # The kernels of object files are checked after linking.
         texts_of = partial(_texts, project, job)
         found = limits.exceeded(cubin, compiled.kernels, texts_of, module.source.path, arch)
     tables = project.config.place.tables("source")
     found += launch_hazards.found_in(module.source, compiled.kernels)
-    # These checks are not for modules of a library's call: the call lists the templates to instantiate, and
-    # the loader does not find these modules by the names of kernels.
+    # These checks leave out the modules for calls of a library. Such a call lists the templates to
+    # instantiate, and the loader does not find these modules by kernel names.
     if not module.front:
         found += templates.uninstantiated_templates(module, compiled.kernels, sources, tables)
     return tuple(map(Problem.with_code, found))
@@ -73,7 +73,7 @@ def _texts(project: Project, job: Job) -> dict[str, str]:
     texts = {source.path: source.text}
     for path in named_files(project, [job]):
         if path != source.path:
-            with contextlib.suppress(SourceError):  # the header was removed after it was found
+            with contextlib.suppress(SourceError):  # The header was removed after the build had found it.
                 texts[path] = disk.read_file(project.tree.disk_path(path), project.tree).decode(
                     "utf-8", "replace"
                 )

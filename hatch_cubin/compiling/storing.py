@@ -17,12 +17,12 @@ from ..cache.entries import Cache, CacheEntry
 from .processes import Process, Watch
 from .storing_process import THREADS
 
-# the fewest results for which to start a separate process; fewer results are stored faster without it
+# The fewest results for which the build starts a separate process. It stores fewer results faster itself.
 MANY = 500
-_MOST = 32  # How many results may wait to be stored; waiting results are lost if the build is killed.
-# How many results, and how many bytes of results, the separate process may have received but not stored.
+_MOST = 32  # The most results that may wait to be stored. If the build is killed, waiting results are lost.
+# The most results, and bytes of results, that may wait to be stored in the separate process.
 _MOST_SENT, _MOST_BYTES = 256, 1 << 26
-_PATIENCE_S = 60.0  # how many seconds to wait for an answer of the separate process
+_PATIENCE_S = 60.0  # The longest time, in seconds, to wait for an answer of the separate process.
 _MAIN = (
     "import sys; sys.path[:] = sys.argv[2:]; from hatch_cubin.compiling.storing_process import main; main()"
 )
@@ -89,7 +89,7 @@ def _writer(cache: Cache, count: int) -> _ThreadWriter | _ProcessWriter:
     if count >= MANY:
         try:
             return _ProcessWriter(cache)
-        except OSError:  # the system cannot start the separate process
+        except OSError:  # The system could not start the separate process.
             pass
     return _ThreadWriter(cache)
 

@@ -13,25 +13,25 @@ from typing import Any, BinaryIO
 from ..cache.entries import Cache, CacheEntry
 from ..toolkit.worker import receive, send
 
-THREADS = 16  # how many results are written at the same time, which disks handle well
+THREADS = 16  # How many results are written at the same time. Disks handle several writes at once well.
 
 
 def main() -> None:
     """Store the results that a build sends in a cache; the cache's folder is a command-line argument."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of libraries goes to standard error, so that it does not mix with the answers
+    os.dup2(2, 1)  # Libraries must print to standard error, because standard output carries the answers.
     serve(sys.stdin.buffer, answers, Path(sys.argv[1]))
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
     """Store results until *requests* ends, and report each result when it is stored."""
-    # if the cache cannot be written, only the first error is reported
+    # If the cache cannot be written, only the first error is reported.
     fault, one_at_a_time = list[str](), threading.Lock()
     cache = Cache(folder, None, fault.append)
 
     def say(answer: dict[str, Any]) -> None:
-        # if the build's main process has ended, nobody reads the answer, but the remaining results are still
-        # stored
+        # If the main process of the build has ended, nobody reads the answer. The remaining results are
+        # stored anyway.
         with one_at_a_time, contextlib.suppress(OSError):
             send(answers, answer)
 

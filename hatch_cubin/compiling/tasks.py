@@ -22,10 +22,10 @@ from . import precompiled_headers
 from .compiler_paths import CompilePaths
 from .executor import PrecompiledHeader, Task
 
-# Since CUDA 12.9, NVRTC has an option for the seed of random names. Before CUDA 12.9, hatch-cubin adds a line
-# of code for the seed to each source, which prevents a precompiled header.
+# Since CUDA 12.9, an option of NVRTC sets the seed of random names. Before CUDA 12.9, each source gets a line
+# of code with the seed, which rules out precompiled headers.
 _FIRST_WITH_PRECOMPILED_HEADERS = (12, 9)
-# since CUDA 13.4, debug information does not contain the modification times of files
+# Since CUDA 13.4, debug information does not contain the modification times of headers.
 _FIRST_WITHOUT_TIMES = (13, 4)
 
 
@@ -75,8 +75,8 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
     if not source.is_cpp:
         kind = "ptx" if source.is_ptx else "tileir"
         return Task(number, kind, source.code, source.path.encode(), options)
-    # NVRTC searches for quoted includes in the folder of the program's name (a path). The #line directive
-    # sets the project-relative path for messages, __FILE__ and debug information.
+    # For an include in quotes, NVRTC searches the folder of the program's name, which is a path. The line
+    # `#line` sets the path for messages, `__FILE__` and debug information.
     code = f'{preamble(unit.module, toolkit)}#line 1 "{source.path}"\n'.encode() + source.code
     instantiate = tuple(name.encode() for name in unit.module.instantiate)
     name, ptx = paths.of_source(source.path).encode(), any(each.unit.arch.is_ptx for each in jobs)
@@ -84,7 +84,7 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
     task = Task(number, kind, code, name, options, instantiate, searches=job.closure.includes, ptx=ptx)
     if not unit.module.is_tile:
         return task
-    # the PTX shows whether the source has other kernels too
+    # The PTX shows whether the source also has other kernels.
     return replace(
         task, kind="tile", ptx=True, tile_flags=tuple(flag.encode() for flag in flags(unit, toolkit))
     )

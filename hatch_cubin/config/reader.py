@@ -218,7 +218,7 @@ def _variants_meant(
     if variants is None:
         return None
     table = path[0] if path[1:] else "source"
-    return f"for one module per value, write this in {reader.place.tables(str(table))}: {variants}"
+    return f"to build one module for each value, write this in {reader.place.tables(str(table))}: {variants}"
 
 
 def _package_meant(item: str, reader: _Reader) -> str | None:
@@ -499,7 +499,9 @@ def _written_out(
         hint = value_checks.product_meant(entry)
         try:
             if hint is not None:
-                raise ValueError(f"{entry!r} has braces like a placeholder, but strings have no placeholders")
+                raise ValueError(
+                    f"{entry!r} has a placeholder in braces, but only tables can have placeholders"
+                )
             yield value_checks.kernel(entry)
         except ValueError as exc:
             reader.refuse(exc, f"instantiate: {exc}", path, hint)
@@ -752,7 +754,7 @@ _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
 }
 KEYS = (*_CHECKS, *_WRAPPER_CHECKS)
 _BUILD_SYSTEM_KEYS = frozenset({"build-backend", "requires"})
-_WRAPPER_HINT = f'[tool.hatch-cubin] has this key if [build-system] has build-backend = "{WRAPPER}"'
+_WRAPPER_HINT = f'only projects with build-backend = "{WRAPPER}" can set this key, in [tool.hatch-cubin]'
 _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "HATCH_CUBIN_ARCHS": ("archs", value_checks.archs_of_variable),
     "HATCH_CUBIN_TOOLKIT": ("toolkit", value_checks.toolkit),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -41,7 +42,8 @@ def package_roots(config: Config) -> Iterator[SearchFolder]:
             found = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             what = f"header-packages: {name!r} is not installed in the build environment"
-            hint = "a build with isolation installs this wheel; without isolation, install it yourself"
+            line = f"pip install {shlex.quote(requirement)}"
+            hint = f"a build with isolation installs this wheel; without isolation: {line}"
             problems.append(
                 problem("wheel-not-installed", what, config.place.of("header-packages", index), hint)
             )

@@ -25,12 +25,11 @@ from ..project import disk
 from ..project.project import Project
 from ..project.source import LFS_HINT, glob_regex, is_lfs_pointer, walk
 from ..project.source_roots import ProjectTree
+from ..toolkit import requirements
 from ..toolkit.linker import Input, refuse_older
 from ..toolkit.toolkit import Keys, Toolkit
 from .ingredients import UnitInputs, inputs_of, keys_of
 from .recall import Recall
-
-_ISOLATED = "a build with isolation installs this wheel; without isolation, install it yourself"
 
 
 class LinkedFiles:
@@ -59,7 +58,7 @@ class LinkedFiles:
     def _of_entry(self, entry: str) -> list[tuple[Input, int | None]]:
         if entry not in self._found:
             wheel, colon, files = entry.partition(":")
-            found = _of_wheel(wheel, files) if colon else [self._of_project(entry)]
+            found = _of_wheel(wheel, files, self._project) if colon else [self._of_project(entry)]
             self._found[entry] = list(found)
         return self._found[entry]
 
@@ -84,17 +83,16 @@ def _hint_for_path(path: str, tree: ProjectTree) -> str:
     return close or "write a file of a wheel as WHEEL:GLOB, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"
 
 
-def _of_wheel(requirement: str, pattern: str) -> Iterator[tuple[Input, int | None]]:
+def _of_wheel(requirement: str, pattern: str, project: Project) -> Iterator[tuple[Input, int | None]]:
     """Yield an installed wheel's files that match a glob; SourceError if a file differs from RECORD."""
     name = re.split(r"[\s<>=!~]", requirement, maxsplit=1)[0]
     try:
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
-        raise SourceError(
-            problem(
-                "wheel-not-installed", f"{name!r} is not installed in the build environment", hint=_ISOLATED
-            )
-        ) from None
+        what = f"{name!r} is not installed in the build environment"
+        install = requirements.install_command(project.config, project.environ)
+        hint = f"a build with isolation installs this wheel; without isolation: {install}"
+        raise SourceError(problem("wheel-not-installed", what, hint=hint)) from None
     rule = glob_regex(pattern)
     files = sorted((file for file in found.files or () if rule.fullmatch(str(file))), key=str)
     if not files:

@@ -41,13 +41,13 @@ _LOOK_S = 1.0  # how many seconds to wait before the list of workers is read aga
 # A worker without a heartbeat for so many seconds counts as lost. Large clusters get more time.
 _SILENT_S = 10.0
 _PATIENCE_S = 10.0  # how many seconds to wait for the first worker
-_ANSWER_S = 120.0  # How many seconds to wait until a new worker is prepared.
-# How many times to send missing files to a worker: the worker may remove files between two messages.
+_ANSWER_S = 120.0  # How many seconds the preparation of a new worker may take.
+# How many times to send missing files to a worker, which may remove files between two messages.
 _MOST_ROUNDS = 3
 _CLOSE_S = 1.5
 _MISSING = "Dask's package 'distributed' is not installed on this machine"
 _INSTALL = "pip install 'hatch-cubin[dask]'"
-# how many seconds to wait for the Dask version of a scheduler to which the connection failed
+# If the connection to a scheduler failed: how many seconds to wait for the scheduler's version of Dask.
 _VERSION_S = 3.0
 _REACH = (
     "check that the scheduler is running, is reachable from this machine, and does not require certificates"
@@ -71,11 +71,11 @@ class DaskCluster:
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._refused: set[str] = set()
         self._ready: dict[str, WorkerJoined] = {}
-        # maps each worker to its last heartbeat, and to the time when the heartbeat arrived
+        # For each worker: its last heartbeat, and when the heartbeat arrived.
         self._seen: dict[str, tuple[object, float]] = {}
         self._builds: set[str] = set()
         self._connected = threading.Event()
-        self._until = 0.0  # the time until which missing or unhealthy workers may still join
+        self._until = 0.0  # Until this time, workers that are missing or have no heartbeat may still join.
         self._leases: dict[str, set[asyncio.Task[None]]] = {}
         self._client: Any = None
         self._loop = asyncio.new_event_loop()
@@ -92,7 +92,7 @@ class DaskCluster:
     def give(self, worker: str, lease: Lease) -> None:
         """Send a lease (a group of compiles) to a worker."""
         self._builds.add(lease.build)
-        # the thread that calls Dask has already ended, and has reported the reason
+        # The thread that calls Dask has already ended, and has reported why.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._take, worker, lease)
 
@@ -128,7 +128,7 @@ class DaskCluster:
             gone = await self._connect()
             while gone is None and not self._over.is_set():
                 if (gone := await self._check_workers()) is not None:
-                    break  # `gone` is reported after the loop, so that earlier events are reported first
+                    break  # `gone` is reported after the loop, so that earlier events are reported first.
                 self._connected.set()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), _LOOK_S)
@@ -145,12 +145,12 @@ class DaskCluster:
         except ImportError:
             return NoMoreWorkers(_MISSING, _INSTALL)
         for name in [*logging.root.manager.loggerDict]:
-            # Dask's log messages are hidden, because hatch-cubin itself reports the problems with a cluster
+            # Dask's log messages are hidden, because hatch-cubin itself reports problems with a cluster.
             if name.partition(".")[0] == "distributed":
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         try:
-            # Dask's warnings about different versions are ignored (no other thread is running that could be
-            # affected)
+            # Dask's warnings about different versions are ignored. No other thread is running that this could
+            # affect.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self._client = distributed.Client(  # type: ignore[no-untyped-call]
@@ -182,7 +182,7 @@ class DaskCluster:
 
     async def _check_workers(self) -> NoMoreWorkers | None:
         """Get the list of workers from the scheduler; prepare new workers and report lost workers."""
-        # Dask would connect again, but the scheduler has already dropped this build's tasks
+        # Dask would connect again, but the scheduler has already dropped the tasks of this build.
         if self._client.status != "running":
             return NoMoreWorkers("the connection to the scheduler is lost")
         try:
@@ -217,7 +217,7 @@ class DaskCluster:
             preparing.cancel()
         if self._ready.pop(name, None) is None:
             return
-        # the tasks are cancelled, so that the worker does not compile them if it comes back
+        # The tasks are cancelled, so that the lost worker does not compile them if it comes back.
         for task in self._leases.pop(name, ()):
             task.cancel()
         self.events.put(WorkerLost(name, why, ended))
@@ -243,7 +243,7 @@ class DaskCluster:
             version = await self._submit(name, importlib.metadata.version, "hatch-cubin")
         except importlib.metadata.PackageNotFoundError:
             return WorkerUnfit(
-                name, f"the worker does not have hatch-cubin, but this build has {mine.version}"
+                name, f"hatch-cubin is not installed on the worker; this build uses {mine.version}"
             )
         if version != mine.version:
             return WorkerUnfit(
@@ -266,7 +266,7 @@ class DaskCluster:
 
     async def _call(self, worker: str, function: Callable[..., Any], *arguments: object) -> Any:
         """Call a function of hatch-cubin on a worker that has hatch-cubin installed."""
-        # The arguments are pickled, because Dask searches arguments that are not pickled for Dask tasks.
+        # The arguments are pickled, because Dask searches all other arguments for Dask tasks.
         return await self._submit(worker, worker_side.call_packed, pickle.dumps((function, arguments)))
 
     async def _submit(self, worker: str, function: Callable[..., Any], argument: object) -> Any:
@@ -303,7 +303,7 @@ def _missing_certificate(security: Any) -> str | None:
     """Return a message about the first certificate file that Dask's configuration does not set."""
     names = {"ca-file": security.tls_ca_file, "client.cert": security.tls_client_cert}
     for name, path in {**names, "client.key": security.tls_client_key}.items():
-        # `client.key` may be missing, because the file `client.cert` may contain the key
+        # The file `client.key` may be missing, because `client.cert` may contain the key.
         if path is None and name in names:
             return f"tls:// needs certificates, but distributed.comm.tls.{name} is not set"
         if path is not None and "\n" not in path and not os.path.isfile(path):

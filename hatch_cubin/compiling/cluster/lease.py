@@ -23,10 +23,10 @@ class FileListing(NamedTuple):
     """A list of all files that the compiles of a build can read, with the path of each file on a worker."""
 
     digest: str
-    # maps the number of each file descriptor to the folder that the compiler process opens
+    # For each file descriptor: the folder that the compiler process opens with this number.
     places: Mapping[int, str]
     folders: tuple[str, ...]  # The folders to create, even if they contain no file.
-    # Maps the path of each file to the file's name in cache keys, and to its digest.
+    # For each file, by path: its name in cache keys, and its digest.
     files: Mapping[str, tuple[str, str]]
 
     @classmethod
@@ -43,11 +43,13 @@ class Lease(NamedTuple):
 
     number: int
     build: str  # a unique name of the build
-    process: str  # the identifier of the worker process that must compile the tasks; empty if any process may
+    # The identifier of the worker process that must compile the tasks. It is empty if any process may compile
+    # them.
+    process: str
     listing: str  # the digest of the `FileListing` with the files that the tasks read
     tasks: tuple[Task, ...]
     timeout_s: float  # the time limit for each task, in seconds
-    memory: int  # how many bytes of memory the compiler process may use; 0 means no limit
+    memory: int  # How many bytes of memory the compiler process may use; 0 means no limit.
 
 
 class Reply(NamedTuple):
@@ -56,7 +58,7 @@ class Reply(NamedTuple):
     worker: str  # the host name and process number of the worker
     process: str
     number: int
-    # for each task: the fields of the result, and a digest that proves to which task the result belongs
+    # For each task: the fields of the result, and a digest that proves to which task the result belongs.
     results: tuple[tuple[dict[str, Any], str], ...] = ()
     refusal: str = ""
 
@@ -90,7 +92,7 @@ def _results(reply: Reply) -> list[tuple[Result, str]]:
     """Return the results in a reply, and the digests that prove to which tasks the results belong."""
     try:
         return [(_result(values), proof) for values, proof in reply.results]
-    except (TypeError, ValueError):  # a worker may send any Python object
+    except (TypeError, ValueError):  # A worker may send an object of any type.
         raise ValueError("the reply is damaged") from None
 
 

@@ -57,7 +57,8 @@ def results(work: ClusterWork, where: str) -> Generator[Result]:
     def next_for_cluster() -> Task | None:
         while (task := work.upcoming(None, ())) is not None:
             if can_be_sent(work.jobs[task.id]):
-                # a precompiled header cannot be sent: only the process that made it can use it
+                # A precompiled header cannot be sent to a worker, because only the process that made it can
+                # use it.
                 return replace(task, precompiled_header=None)
             staying.append(task)
         return None
@@ -100,7 +101,8 @@ def _cluster_of(
 ) -> Cluster:
     try:
         return _cluster(name, requirements, archive, slots)
-    except ConfigError as exc:  # the error is in the user's setting, so the message names the setting
+    # The message names the setting, because the error is in the value that the user has set.
+    except ConfigError as exc:
         said = project.as_written("HATCH_CUBIN_EXECUTOR")
         raise ConfigError(*(each._replace(what=f"{said}: {each.what}") for each in exc.problems)) from exc
 
@@ -132,8 +134,8 @@ def _factory_of_scheme(scheme: str) -> Callable[..., Any]:
     offers = {each.value: each for each in known if each.name == scheme}
     if len(offers) == 1:
         return _load_factory(offers.popitem()[1].load, scheme)
-    # hatch-cubin does not choose one of the packages, because the chosen package receives the project's
-    # sources
+    # hatch-cubin does not choose one of the packages, because the chosen package would receive the project's
+    # sources.
     if offers:
         what = f"several installed packages provide {scheme}://"
         hint = f"uninstall all of these packages except one: {', '.join(sorted(offers))}"
@@ -152,7 +154,7 @@ def _factory_of_module(name: str) -> Callable[..., Any]:
 def _load_factory(load: Callable[[], Any], name: str) -> Callable[..., Any]:
     try:
         found: Callable[..., Any] = load()
-    except (Exception, SystemExit) as exc:  # the user's function may raise any exception
+    except (Exception, SystemExit) as exc:  # The function that the user has named may raise any exception.
         what = f"{name} cannot be imported: {exception_text(exc)}"
         raise ConfigError(problem("executor-import-failed", what)) from exc
     return found
@@ -161,7 +163,7 @@ def _load_factory(load: Callable[[], Any], name: str) -> Callable[..., Any]:
 def _make_executor(function: Callable[..., Any], name: str, *arguments: str) -> Executor:
     try:
         made = function(*arguments)
-    except (Exception, SystemExit) as exc:  # the user's function may raise any exception
+    except (Exception, SystemExit) as exc:  # The function that the user has named may raise any exception.
         raise ConfigError(problem("executor-raised", f"{name} raised {exception_text(exc)}")) from exc
     if not isinstance(made, Executor):
         kind = type(made).__name__

@@ -46,12 +46,12 @@ class ExecutorCluster:
                 )
             except BaseException as exc:  # noqa: BLE001 - an executor may raise anything, and only this thread would see it
                 self.events.put(LeaseAnswered(lease.number, None, exception_text(exc)))
-        with contextlib.suppress(Exception):  # the executor has already ended
+        with contextlib.suppress(Exception):  # The executor was already shut down.
             try:
                 self._executor.shutdown(wait=False, cancel_futures=True)
             except TypeError:
-                # the executor was written for Python before 3.9, and does not have the argument
-                # `cancel_futures`
+                # The executor was written for Python before 3.9, and its `shutdown` does not have the
+                # argument `cancel_futures`.
                 self._executor.shutdown(wait=False)
 
     def _hear(self, future: Future[Reply], number: int) -> None:

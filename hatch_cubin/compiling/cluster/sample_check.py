@@ -16,11 +16,10 @@ class Sample:
 
     def __init__(self, part: float) -> None:
         self._part = part
-        # maps the number of each task in the sample to the worker that compiled it, and to the result's
-        # digest
+        # For each task in the sample: the worker that compiled it, and the digest of the result.
         self._chosen: dict[int, tuple[str, str]] = {}
         self._known: set[str] = set()
-        self._chance = random.SystemRandom()  # a random generator whose numbers the workers cannot predict
+        self._chance = random.SystemRandom()  # A random generator whose numbers a worker cannot predict.
 
     def note(self, result: Result) -> None:
         """Decide whether to add a result to the sample, and if so, record the digest of the result."""

@@ -20,16 +20,17 @@ from ..executor import Result, Task
 from .lease import Lease, checked_results
 from .workers import Cluster, Event, LeaseAnswered, NoMoreWorkers, WorkerJoined, WorkerLost, WorkerUnfit
 
-_MOST_ENDS = 3  # a task fails after so many workers have crashed while they were compiling the task
-_MOST_FAULTS = 3  # the number of faults after which a worker is not used any more
-_AHEAD = 2  # How many leases to send at once for each thread of a worker: one to compile, and one to wait.
-# The shortest and the longest time, in seconds, that the compiles of a lease should take.
+_MOST_ENDS = 3  # The number of workers that may crash while they compile a task, before the task fails.
+_MOST_FAULTS = 3  # The number of faults after which the build does not use a worker any more.
+# How many leases to send at once for each thread of a worker: one to compile now, and one to wait.
+_AHEAD = 2
+# The shortest and the longest time, in seconds, for the compiles of a lease.
 _SHORTEST_S, _LONGEST_S = 0.2, 2.0
 _MOST_TASKS = 64
-# how many bytes to send in a lease, because Dask prints a warning about a "large graph" above 10 MB
+# How many bytes to send in a lease. Above 10 MB, Dask prints a warning about a "large graph".
 _MOST_BYTES = 4 << 20
-_GRACE_S = 60.0  # how many seconds a lease may take in addition to the time limits of its compiles
-_QUIET_S = 60.0  # after how many seconds without a result to print a warning
+_GRACE_S = 60.0  # How many seconds a lease may take besides the time limits of its compiles.
+_QUIET_S = 60.0  # How many seconds without a result before a warning is printed.
 _CRASHES = ("fatal: the compiler crashed", "out of memory")
 
 
@@ -66,7 +67,7 @@ class _GivenLease:
     lease: Lease
     since: float
     until: float
-    again: bool = False  # whether the tasks of the lease were also sent to another worker
+    again: bool = False  # Whether the tasks of the lease were also sent to another worker.
 
 
 @dataclass(slots=True)
@@ -91,11 +92,11 @@ class LeaseScheduler:
         self._given: dict[int, _GivenLease] = {}
         self._count = 0
         self._again: deque[Task] = deque()
-        # tasks that may have crashed a worker: each of these tasks is sent to a worker alone
+        # Tasks that may have crashed a worker. Each of them is sent alone.
         self._suspects: deque[Task] = deque()
-        # maps numbers to tasks: the tasks that were sent and have no result yet
+        # The tasks that were sent and have no result yet, by number.
         self._open: dict[int, Task] = {}
-        # maps the number of a task to the workers that the task may have crashed
+        # For each task, by number: the workers that it may have crashed.
         self._ends: dict[int, list[str]] = {}
         self._faults: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
@@ -103,7 +104,7 @@ class LeaseScheduler:
         # Maps each worker that failed to compile a task to the worker's last error.
         self._useless: dict[str, str] = {}
         self._gone: NoMoreWorkers | None = None
-        # the time at which the first lease was sent; None after the first answer
+        # The time at which the first lease was sent. It is None after the first answer.
         self._quiet_since: float | None = None
         self._times = _TaskTimes()
 
@@ -142,7 +143,7 @@ class LeaseScheduler:
         if not self._workers:
             return None
         name = min(self._workers, key=lambda each: self._workers[each].load)
-        # each worker gets only one lease first, so that workers that join a moment later also get tasks
+        # At first, each worker gets only one lease, so that workers that join a moment later get tasks too.
         most = _AHEAD if self._times.done else 1
         return name if self._workers[name].load < most else None
 
@@ -204,7 +205,7 @@ class LeaseScheduler:
         ahead = sum(len(self._given[number].lease.tasks) for number in worker.has)
         until = (
             now + _GRACE_S + 2 * (ahead + len(tasks)) * self._terms.timeout_s
-        )  # a task may take twice its time limit, because a crashed task runs again
+        )  # A task may take twice its time limit, because it runs again after a crash.
         self._given[lease.number] = _GivenLease(name, lease, now, until, again)
         worker.has.append(lease.number)
         self._open |= {task.id: task for task in tasks}
@@ -243,7 +244,7 @@ class LeaseScheduler:
     def _add_worker(self, joined: WorkerJoined) -> None:
         if (
             self._gone is not None
-        ):  # the cluster was lost while the worker was being prepared, so the worker cannot get tasks
+        ):  # The cluster was lost while the worker was being prepared. So the worker cannot get tasks.
             return
         if self._faults[joined.worker] < _MOST_FAULTS and joined.worker not in self._workers:
             self._workers[joined.worker] = _WorkerState(joined)
@@ -261,7 +262,7 @@ class LeaseScheduler:
         worker = self._workers.pop(name, None)
         if worker is None:
             return
-        if blames:  # a lost worker counts as a fault; all other faults are counted in `_record_fault`
+        if blames:  # Losing a worker counts as a fault here. `_record_fault` counts all other faults.
             self._faults[name] += 1
         if self._gone is None:
             self._report_worker(name, why)
@@ -291,7 +292,7 @@ class LeaseScheduler:
         for other in self._given.values():
             held.update(theirs := {task.id for task in other.lease.tasks})
             if not theirs.isdisjoint(task.id for task in given.lease.tasks):
-                other.again = False  # the tasks of the lease may be sent to another worker again
+                other.again = False  # The tasks of the lease may be sent to another worker again.
         return [task for task in given.lease.tasks if task.id in self._open and task.id not in held]
 
     def _finished(self, result: Result) -> Result:
@@ -301,7 +302,7 @@ class LeaseScheduler:
     def _answered(self, event: LeaseAnswered) -> Iterator[Result]:
         self._quiet_since = None
         given = self._given.pop(event.number, None)
-        if given is None:  # the answer has arrived too late, or twice
+        if given is None:  # The answer came too late, or twice.
             return
         worker = self._workers[given.worker]
         worker.has.remove(event.number)
@@ -311,7 +312,8 @@ class LeaseScheduler:
             yield from self._record_fault(given, str(exc), _worker_of(event, given))
             return
         if wrong := next(filter(None, map(self._terms.why_wrong, found.values())), None):
-            # A result that belongs to another task is not a coincidence, so this worker is not used any more.
+            # If a worker returns the result of another task, this is not a coincidence. So the build does not
+            # use this worker any more.
             self._faults[given.worker] = _MOST_FAULTS
             yield from self._record_fault(
                 given, f"the worker returned a wrong result: {wrong}", _worker_of(event, given)
@@ -427,6 +429,7 @@ def _results_of_answer(event: LeaseAnswered, given: _GivenLease) -> dict[int, Re
     if refusal := getattr(reply, "refusal", ""):
         raise ValueError(refusal)
     found = checked_results(reply, given.lease)
-    if not given.lease.process:  # the cluster does not list its workers, so the reply itself names the worker
+    # The cluster does not list its workers, so the worker's name comes from its reply.
+    if not given.lease.process:
         return found
     return {number: replace(result, worker=given.worker) for number, result in found.items()}

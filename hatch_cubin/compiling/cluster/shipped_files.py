@@ -14,7 +14,7 @@ from ...keys.jobs import Job
 from ..compiler_paths import CompilePaths
 from .lease import FileListing
 
-# how many bytes to send at once, because Dask prints a warning about a "large graph" above 10 MB
+# How many bytes to send at once. Above 10 MB, Dask prints a warning about a "large graph".
 _PIECE = 4 << 20
 
 

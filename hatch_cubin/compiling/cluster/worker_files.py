@@ -19,8 +19,8 @@ from ...common import temporary_folders
 from ...common.digest import file_digest
 from .lease import FileListing
 
-# how many layouts (trees of folders for a build) to keep: enough for several builds at once and for repeated
-# builds
+# How many layouts to keep. A layout is a tree of folders for a build; several builds may run at once or
+# again.
 _MOST_LAYOUTS = 16
 
 
@@ -29,7 +29,8 @@ class _Layout:
     """A tree of folders with the files of a build; *users* counts the tasks that are using it now."""
 
     folder: Path
-    places: Mapping[int, str]  # maps each file descriptor to the folder that a compiler process opens
+    # For each file descriptor: the folder that a compiler process opens with this number.
+    places: Mapping[int, str]
     users: int = 0
 
 
@@ -114,7 +115,7 @@ class WorkerFiles:
         return layout
 
     def _lay_out(self, listing: FileListing) -> None:
-        # A layout that is made again gets a new folder, because idle compiler processes keep the old folder
+        # If a layout is made again, it gets a new folder, because idle compiler processes keep the old folder
         # open.
         self._count += 1
         into, part = self._layouts / str(self._count), self._layouts / "part"

@@ -25,8 +25,8 @@ from .identity import Identity, Installed
 from .lease import FileListing, Lease, Reply, with_proof
 from .worker_files import WorkerFiles
 
-_IDLE_S = 30.0  # after how many seconds without a task a compiler process ends
-_MOST_OVER = 100  # for how many ended builds to remember that they have ended
+_IDLE_S = 30.0  # How many seconds a compiler process waits for a task before it ends.
+_MOST_OVER = 100  # How many ended builds to remember.
 
 
 class BuildIsOverError(Exception):
@@ -36,8 +36,8 @@ class BuildIsOverError(Exception):
 class BuildRequirements(NamedTuple):
     """The requirements of a build, which a worker checks before its first task."""
 
-    identity: Identity  # the identity of the build's machine
-    wanted: str | None  # "system" if the build uses the toolkit in CUDA_HOME
+    identity: Identity  # The identity of the machine that runs the build.
+    wanted: str | None  # The value is "system" if the build uses the toolkit in CUDA_HOME.
 
 
 class PackedArchive(NamedTuple):
@@ -59,7 +59,7 @@ class _ProcessState:
         self._files: WorkerFiles | None = None
         self._scratch: temporary_folders.Folder | None = None
         self._idle: list[tuple[executor.Setup, executor.WorkerPool]] = []
-        # maps each busy pool of compiler processes to the name of the build that uses the pool
+        # For each pool of compiler processes that is in use: the name of the build that uses it.
         self._busy: dict[executor.WorkerPool, str] = {}
         self._timer: threading.Timer | None = None
         self._over: deque[str] = deque(maxlen=_MOST_OVER)
@@ -110,7 +110,7 @@ class _ProcessState:
         """End the compiler processes of a build (None means all builds), and all idle compiler processes."""
         with self._lock:
             if build:
-                # the name of the ended build is recorded, because more tasks of the build may still arrive
+                # More tasks of the ended build may still arrive, so its name is recorded.
                 self._over.append(build)
             for pool, whose in self._busy.items():
                 if build is None or build == whose:

@@ -59,7 +59,7 @@ Event: TypeAlias = "WorkerJoined | WorkerUnfit | WorkerLost | LeaseAnswered | No
 class Cluster(Protocol):
     """The interface of a cluster and its workers."""
 
-    name: str  # the cluster's name, as the user wrote it in the setting `executor`
+    name: str  # The cluster's name, as the user wrote it in the option or environment variable.
     events: queue.SimpleQueue[Event]
 
     @property

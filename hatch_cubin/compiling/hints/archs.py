@@ -15,8 +15,8 @@ from ..diagnostics import Diagnostic
 
 _LATER = re.compile(r"requires \.target sm_([0-9]+)([af]?) or higher")
 _CLUSTERS = re.compile(r"__(?:cluster_dims|block_size)__ is not supported for this GPU architecture")
-# Error messages about names that only later archs have: the first arch with the name, and a pattern for the
-# message. The patterns were tested with sm_75, sm_80, sm_90 and sm_100.
+# Each entry is for names that only newer archs have: the first arch with the name, and a pattern for the
+# compiler's message. The patterns were tested with sm_75, sm_80, sm_90 and sm_100.
 _SINCE = tuple(
     (number, re.compile(pattern))
     for number, pattern in (
@@ -73,7 +73,8 @@ class Archs:
         """
         if error.hint is not None or module.link:
             return error
-        if module.is_tile:  # another module of the same source may compile for archs without tile kernels
+        # Another module of the same source may compile for archs that do not support tile kernels.
+        if module.is_tile:
             return replace(error, hint=error.otherwise)
         path = _name(module)
         asked, others = self._good(path), sorted(self._tried[path].intersection(self._others(path)))

@@ -83,7 +83,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
     found = declared(texts)
     templates = [kernel for kernel in found if kernel.parameters and kernel.is_tile == failed.module.is_tile]
     own = [kernel for kernel in templates if kernel.where.path == failed.path]
-    # A source with device functions may include a header for another reason than its kernel templates.
+    # A source with device functions may include a header with kernel templates for another reason.
     is_for_headers = "__device__" not in failed.text_of(failed.path)
     if (hint := about_extern_template([kernel.base for kernel in templates], texts)) is not None:
         return hint
@@ -106,7 +106,7 @@ def _about_text(failed: FailedCompile, texts: Mapping[str, str], left_out: str) 
         return _about_global(failed, left_out)
     if _GLOBAL.search(
         without_comments(failed.text_of(failed.path))
-    ):  # the source has a `__global__`, but in a macro or inside a condition
+    ):  # The source contains `__global__`, but in a macro or inside a condition.
         return f"{_BY_NAME} with its arguments"
     if failed.config.header_packages or any(map(may_have_kernel, (*texts.values(), *macros))):
         return f"{_BY_NAME} with its arguments; {left_out}"

@@ -25,8 +25,8 @@ class FailedCompile:
     tree: ProjectTree
     config: Config
     module: Module
-    search: tuple[SearchFolder, ...]  # the folders in which the compiler searched for headers
-    headers: tuple[str, ...]  # the project's headers that the source may include
+    search: tuple[SearchFolder, ...]  # The folders in which the compiler searched for headers.
+    headers: tuple[str, ...]  # The headers of the project that the source may include.
     version: tuple[int, int]
     sources: Mapping[str, str] = field(default_factory=dict)  # the texts of all sources of the project
 
@@ -54,9 +54,11 @@ class FailedCompile:
     def line(self, key: str, value: Sequence[str]) -> str:
         """Return a line for pyproject.toml that adds the items of *value* to the list *key*."""
         produced = self.module.source.produced
-        if produced and key == "exclude":  # a source that a script produces cannot be listed in 'exclude'
+        # The setting 'exclude' cannot name a source that a script produces.
+        if produced and key == "exclude":
             return produced.leave_out
-        if self.module.front and key == "include-dirs":  # a library's call does not get the global folders
+        # The global include folders do not apply to calls of a library.
+        if self.module.front and key == "include-dirs":
             path = self.module.source.path_for_globs
             lines = toml_lines.source_table(self.module.source_table_header, path, **{key: [*value]})
             return f"these lines add the folder for this source:{lines}"
@@ -104,7 +106,7 @@ class FailedCompile:
         """Return the line of pyproject.toml that defines a macro for the source."""
         for index, rule in reversed(
             [*self._rules()]
-        ):  # if several [[source]] tables match the source, the last table takes precedence
+        ):  # If several [[source]] tables match the source, the last of them takes precedence.
             for key, values in (("variants", rule.variants), ("define", rule.define)):
                 if name in dict(values):
                     return self.config.place.of("source", index, key, name)

@@ -28,8 +28,8 @@ from .include_chain import Step
 
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _CURAND = r"curand_(kernel|globals|discrete2?|(log)?normal(_static)?|philox4x32_x|poisson|precalc|uniform)\.h"
-# Maps patterns for names of headers to the wheels with these headers. Each wheel was tried. If a library has
-# a wheel for each major version of CUDA, `_OF_MAJOR` contains the wheels for CUDA 12 and CUDA 13.
+# Patterns for names of headers, and the wheels with these headers. Each wheel was tried. Some libraries have
+# a wheel for each major version of CUDA. `_OF_MAJOR` contains their wheels for CUDA 12 and CUDA 13.
 _PACKAGES = {
     r"(cutlass|cute)/.+": "nvidia-cutlass",
     _CURAND: "nvidia-curand",
@@ -44,13 +44,13 @@ _OF_MAJOR = {
     "nvidia-nvshmem": ("nvidia-nvshmem-cu12", "nvidia-nvshmem-cu13"),
 }
 _DECLARED_ANEW = re.compile(r"declaration is incompatible with .*<(?:nvrtc|cuda)/")
-# the headers in all wheels of `_PACKAGES` can be compiled with the CCCL headers of CUDA 13.0
+# The CCCL headers of CUDA 13.0 can compile the headers in all wheels of `_PACKAGES`.
 _WITH_OLDER_HEADERS = (13, 0)
 _NOWHERE = (
     "neither the project nor a wheel in 'header-packages' contains this header: correct the name, "
     "or add the header's folder to 'include-dirs', or its wheel to 'header-packages'"
 )
-# Headers of other projects that no wheel contains, and how to replace them.
+# Headers of other projects that are in no wheel, and the text that says how to replace them.
 _WITHOUT_WHEEL = {
     "helper_math.h": "this header is in NVIDIA's repository cuda-samples: copy the header into the project",
     "pycuda-complex.hpp": "this header of PyCUDA has no wheel: use <cuda/std/complex>",
@@ -68,9 +68,9 @@ _ABSOLUTE = (
     "an absolute path is right on one machine only: copy the header into the project, and include its path "
     "from this file, or from a folder in 'include-dirs'"
 )
-_NEARLY = 0.8  # the minimum similarity between a misspelled header name and the correct header name
+_NEARLY = 0.8  # The smallest similarity between a misspelled header name and the correct name.
 _VENV = "pyvenv.cfg"  # A folder with a file pyvenv.cfg is a virtual environment.
-# Matches the names of CUDA headers in subfolders; other packages are unlikely to use these names.
+# Matches CUDA headers in subfolders, whose names other packages probably do not use.
 _FOLDERS_OF_TOOLKIT = re.compile(
     r"cuda/((std|experimental|__\w+)/.+|\w+)|cub/.+\.cuh|thrust/.+\.(h|inl)|nv/\w+|(cooperative_groups|crt)/.+"
 )
@@ -203,7 +203,7 @@ def folder_of(name: str, includer: str, failed: FailedCompile) -> str | None:
     return _folder_of(failed.tree, name, includer)
 
 
-# cached, because the function lists many files, and runs for each failed compile
+# cached: the function lists many files, and runs for each failed compile
 @functools.lru_cache(maxsize=256)
 def _folder_of(tree: ProjectTree, name: str, includer: str) -> str | None:
     called = (path for path in _files_of(tree) if path == name or path.endswith(f"/{name}"))
@@ -263,8 +263,8 @@ def _about_toolkit(name: str, failed: FailedCompile) -> str:
 
 def _is_here(name: str, failed: FailedCompile) -> bool:
     """Return whether the compiler has searched the CUDA headers that should contain the header *name*."""
-    # CUDA's folder with headers contains a folder crt/. NVRTC's folder also contains a folder crt/, but only
-    # some of CUDA's headers.
+    # The folder with the headers of CUDA contains a folder crt/. NVRTC's own folder also contains a folder
+    # crt/, but only some headers of CUDA.
     folder = name.partition("/")[0] if "/" in name else "crt"
     whole = "cuda/" if folder == "crt" else ""
     return any(

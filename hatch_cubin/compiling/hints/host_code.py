@@ -20,7 +20,8 @@ _ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {APART}
 _ONLY_HOSTS = f"only host code can do this: remove it from the kernels; if it is in a host function, {APART}"
 _OF_TOOLKIT = re.compile(
     r"<(?:nvrtc|cuda)\b"
-)  # Matches headers of the CUDA toolkit: those for device code compile without an extra option.
+    # Matches headers of the CUDA toolkit. Those for device code compile without an extra option.
+)
 _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
@@ -40,7 +41,7 @@ _OF_HOSTS = re.compile(
     r"|\bstd\s*::\s*(?:cout|cerr|string|vector|map|thread|unique_ptr|shared_ptr|runtime_error)\b|\b(?:torch|at|py)::"
 )
 
-# Maps each library that has only headers for host code to the folders and names of these headers.
+# For each library that has only headers for host code: the folders and names of these headers.
 _LIBRARIES = {
     "PyTorch": "torch/ ATen/ c10/",
     "pybind11": "pybind11/",
@@ -182,7 +183,8 @@ def _launches(found: Sequence[Diagnostic], failed: FailedCompile) -> bool:
     """Return whether a kernel in the source launches other kernels."""
     if any(_LAUNCHES.search(each.text) for each in found):
         return True
-    # For a launch in a kernel, the compiler may report only undefined functions of the CUDA runtime.
+    # If a kernel launches another kernel, the compiler may report only undefined functions of the CUDA
+    # runtime.
     has_launch = "<<<" in without_comments(failed.module.source.text)
     return has_launch and all(_OF_RUNTIME.search(each.text) for each in found)
 
@@ -191,7 +193,7 @@ def _with_runtime(failed: FailedCompile) -> str:
     """Return a hint with a [[module]] table that links the source with CUDA's device runtime."""
     rule: dict[str, object] = {"name": failed.module.base, "sources": [failed.path], "mode": "rdc"}
     targets = failed.module.targets
-    # the device runtime cannot be linked into PTX
+    # CUDA's device runtime cannot be linked into PTX.
     if any(each.arch.is_ptx and each.named for each in targets):
         rule["archs"] = [*dict.fromkeys(str(each.arch.real) for each in targets)]
     rule["link"] = [device_runtime(failed.version[0])]
@@ -207,7 +209,7 @@ def _as_one(
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])
-    # An error in a header outside the project may follow from a mistake in the project's own code.
+    # If an error is in a header outside the project, the mistake may be in the project's own code.
     met = not all(each.is_own for each in like_it)
     others = [each for each in found if met and each.is_own and each not in like_it]
     return replace(first, hint=about(first)).followed_by(len(found) - len(others) - 1), others

@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 @functools.lru_cache(
     maxsize=4
-)  # cached, because the function may read hundreds of headers, and runs for each arch that fails to compile
+)  # cached: the function may read hundreds of headers, and runs for each arch that fails to compile
 def include_chains_from(
     source: Source, tree: ProjectTree, search: tuple[SearchFolder, ...]
 ) -> Mapping[str, tuple[Step, ...]]:
@@ -66,5 +66,5 @@ def _named(file: _File, tree: ProjectTree) -> str:
 def _text(file: _File, tree: ProjectTree) -> str:
     try:
         return disk.read_file(file[0].path / file[1], tree).decode("utf-8", "replace")
-    except SourceError:  # the header was removed after the compile, so its includes are not known
+    except SourceError:  # The header was removed after the compile, so hatch-cubin cannot read its includes.
         return ""

@@ -19,7 +19,8 @@ _FOR_THE_DEVICE = re.compile(r"cannot form address of a non-__global__")
 _UNKNOWN = re.compile(r'identifier "(\w+)" is undefined|has no member "(\w+)"')
 _INSTANTIATED = re.compile(r'detected during instantiation of "void ([\w:]+)[(<]')
 _FOLLOWS = re.compile("Error in parsing name expression")
-_MOST = 5  # how many templates a hint lists at most
+_MOST = 5  # The most templates that a hint lists.
+_CLASS = re.compile(r"\b(?:class|struct)\s+(\w+)")
 _WORD = re.compile(r"\w+")
 
 
@@ -77,7 +78,19 @@ def with_entry(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     where = failed.place_of_entry(entries[0]) if entries and {*entries} == {entries[0]} else None
     if where is None:
         return error
-    return replace(error, context=(*error.context, f"    in the instantiation of {entries[0]!r} ({where})"))
+    context = (*error.context, f"    in the instantiation of {entries[0]!r} ({where})")
+    return replace(error, context=context, hint=error.hint or _about_new_class(entries[0], failed))
+
+
+def _about_new_class(entry: str, failed: FailedCompile) -> str | None:
+    """Return a hint if an entry such as `scale<class T>` declares a class that is not defined."""
+    if (match := _CLASS.search(entry)) is None:
+        return None
+    defined = re.compile(rf"\b(?:class|struct)\s+{match[1]}\b[^;()<>]*{{")
+    if any(defined.search(failed.text_of(path)) for path in (failed.path, *failed.headers)):
+        return None
+    base = _name_of(entry).rpartition("::")[2]
+    return next((_about_template(entry, each) for each in _kernels(failed) if each.base == base), None)
 
 
 def _name_of(entry: str) -> str:
@@ -105,10 +118,9 @@ def _about(entry: str, error: Diagnostic, failed: FailedCompile) -> str | None:
         return f'{unknown} is a value of the enumeration {enumeration}: write "{right}"'
     if kernel is None:
         return _about_unknown(entry, unknown, kernels, failed)
-    # No hint is needed if a type is unknown. If a kernel is unknown, an `#if` may hide the kernel from the
-    # compiler.
-    is_clear = unknown and (unknown not in kernel.name.split("::") or _name_of(entry) == kernel.name)
-    return None if is_clear else _about_template(entry, kernel)
+    # If the kernel is unknown, an `#if` may hide the kernel from the compiler.
+    is_hidden = unknown in kernel.name.split("::") and _name_of(entry) == kernel.name
+    return None if is_hidden else _about_template(entry, kernel)
 
 
 def _enumeration_of(name: str, failed: FailedCompile) -> str | None:
@@ -158,8 +170,8 @@ def about_missing(failed: FailedCompile) -> str | None:
     only = next((kernel for kernel in found if kernel.base not in defined), None)
     if only is None and failed.module.has_tile_code:
         return (
-            f"if the kernel is a tile kernel in a header or a macro, declare it in {failed.path}: "
-            "the word __tile_global__ before its name tells hatch-cubin which module the entry is for"
+            "if the kernel is a tile kernel in a header or a macro, declare the kernel with __tile_global__ "
+            f"in {failed.path}, so that hatch-cubin finds the module for this entry"
         )
     return only and f"'{only.name}' ({only.where}) is only declared: define it, or include its definition"
 

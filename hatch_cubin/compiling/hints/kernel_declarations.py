@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...errors import Location
 from ...project.source import without_comments
 
-GAP = "…"  # shown in an example instead of a template argument that hatch-cubin cannot guess
+GAP = "…"  # The mark in an example for a template argument that hatch-cubin cannot guess.
 
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:\\\r?\n|[^\n])*", re.MULTILINE)
 _QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"')
@@ -44,7 +44,7 @@ class Kernel(NamedTuple):
     template: str
     where: Location
     parameters: tuple[TemplateParameter, ...] = ()
-    code: str = ""  # the text of the kernel's declaration, with the function body if there is one
+    code: str = ""  # The text of the kernel's declaration, with the body if there is one.
     is_tile: bool = False
 
     @property
@@ -66,8 +66,7 @@ class Kernel(NamedTuple):
             return "4" if is_number else "true" if parameter.type == "bool" else GAP
         name = parameter.name
         arguments = re.findall(rf"\b{name}\b[\s&]*(\w+)\s*[,)]", self.code)
-        # There is no example if the kernel uses a member of the template's type parameter, or calls its
-        # objects.
+        # The hint shows no example if the kernel uses a member of the type, or calls objects of the type.
         uses = [
             rf"\b{name}\s*(?:::|(?:\(\s*\)|\{{\s*\}})\s*\()",
             *(rf"\b{each}\s*[.(]" for each in arguments),
@@ -111,9 +110,7 @@ class _Scan:
         code = _QUOTED.sub(_blank, _DIRECTIVE.sub(_blank, without_comments(text)))
         self._path, self._code = path, code
         around: list[str] = []
-        head: str | None = (
-            None  # the parameters in the last `template <…>`, until the declaration after it ends
-        )
+        head: str | None = None  # The parameters in the last `template <…>` before the declaration.
         at = 0
         while match := _TOKEN.search(code, at):
             at = match.end()
@@ -169,7 +166,7 @@ def _end_of(code: str, at: int, opened: str) -> int:
     pending = [_CLOSES[opened]]
     for index in range(at, len(code)):
         char = code[index]
-        # inside parentheses, < and > are comparisons
+        # Inside parentheses, < and > compare numbers.
         if char in "([{" or (char == "<" and pending[-1] == ">"):
             pending.append(_CLOSES[char])
         elif char == pending[-1]:

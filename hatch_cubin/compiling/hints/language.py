@@ -16,8 +16,8 @@ from .kernel_declarations import declared
 _LATER = re.compile(
     r"\b(?:is|are) a C\+\+(20|23) feature|#error.*(?:requires|needs) (?:at least )?C\+\+ ?(\d\d)\b"
 )
-# Patterns of errors about features of C++20. Each pattern matches the message and the line of code, in which
-# a "^" marks the position of the error.
+# Patterns of errors about features of C++20. Each pattern matches the compiler's message and the line of code
+# after it. A "^" in this line marks the position of the error.
 _OF_CXX20 = re.compile(
     r"\^(?:requires\s*[\w({]|(?:concept|consteval|constinit|co_await|co_yield)\s+\w)"
     r'|"auto" is not allowed here\n.*[(,]\s*(?:const\s+)?\^auto\b[\s*&.]+\w'

@@ -24,7 +24,7 @@ _EXTRA = re.compile(r"[^(){};]*;")  # Matches a macro's value with an unnecessar
 # Compiler messages about code that needs a string: `#include`, or a function such as printf.
 _WANTS_STRING = re.compile(r"expected a file name|expected type \"(?:const )?char \*")
 _BUILT_IN = "__nv_nvrtc_builtin_header.h"
-# the most columns between the end of a macro's name and the position of an error that the macro may cause
+# The most columns between a macro's name and the position of an error that the macro causes.
 _FARTHEST = 2
 
 

@@ -17,7 +17,7 @@ _A_TEMPLATE = (
     "this file looks like a text template, which a script must fill in before the compiler reads it: "
     "write macros in place of the placeholders, or fill the template in with a 'producer' table"
 )
-# Maps languages to patterns, which match the compiler's message or the source line if a source is in the
+# For each language: patterns that match the compiler's message or the source line if a source is in this
 # language.
 _LANGUAGES = {
     "HIP": (
@@ -47,7 +47,7 @@ _PYTHON_PLACEHOLDER = re.compile(
     r"%\(\w+\)[a-z]|[=(,\[<]\s*%[sdif]\b|[<+*/%\[]\s*\{\w+\}|[(,]\s*\{\w+\}\s+\*?\s*\w|\$[A-Za-z]\w*"
 )
 _NO_TOKEN = re.compile(r"unrecognized token|expected a file name")
-# Matches backslashes of a string literal: before a quotation mark, or in a line break after a statement.
+# Matches a backslash of a string literal: before a quotation mark, or at a line break after a statement.
 _ESCAPED = re.compile(r'^[^"]*\\"|[;{}]\s*\\n')
 _STATEMENT = re.compile(
     r"no storage class or type specifier|expected a declaration|is undefined|host variable"
@@ -55,7 +55,7 @@ _STATEMENT = re.compile(
 _FUNCTION_OR_TYPE = re.compile(
     r"\b(?!(?:if|for|while|switch)\b)\w+\s*\([^;{}]*\)\s*(?:const\s*)?\{|\b(?:struct|class|enum|namespace)\b|#"
 )
-_NOT_UTF8 = "\ufffd"  # the character with which each invalid byte of a source was replaced
+_NOT_UTF8 = "\ufffd"  # Each invalid byte of a source was replaced with this character.
 _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
@@ -133,7 +133,7 @@ def characters(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
 
 
 def _named(char: str) -> str:
-    import unicodedata  # imported here, because few sources contain wrong characters
+    import unicodedata  # lazy import: few sources contain wrong characters
 
     return f"U+{ord(char):04X} ({unicodedata.name(char, 'without a name').lower()})"
 

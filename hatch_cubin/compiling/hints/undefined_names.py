@@ -15,7 +15,7 @@ from .failed_compile import FailedCompile
 
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _NO_NAMESPACE = re.compile(r'name (?:followed by "::" must be a class or|must be a) namespace name')
-# the compiler's errors about a name of std, if the namespace std has no declarations
+# The compiler's errors about a name of std if the source includes no header with the namespace std.
 _NO_STD = re.compile(r"explicit type is missing|qualified name is not allowed")
 _NO_MEMBER = re.compile(r'namespace "([\w:]+)" has no (?:tag )?member(?: class)? "(\w+)"')
 _WORD = re.compile(r"\w+")
@@ -25,8 +25,8 @@ _NUMBERS = r"(float|double|u?int|u?short|u?char|u?ll|floats|float2|half|halves)"
 _ROUNDED = r"(_r[nduz])?"
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
 
-# Each table maps a header to a pattern for the names that the header declares, tested with CUDA 12.9, 13.0
-# and 13.5. nvcc includes the headers in _BY_NVCC automatically.
+# Each table maps a header to a pattern for the names that the header declares. The tables were tested with
+# CUDA 12.9, 13.0 and 13.5. nvcc includes the headers in _BY_NVCC automatically.
 _BY_NVCC = {
     "cstdint": rf"{_INTEGERS}|U?INT(_LEAST|_FAST)?\d+_(MAX|MIN)|(U?INT(PTR|MAX)|PTRDIFF|SIZE)_(MAX|MIN)",
     "cmath": r"INFINITY|NAN|HUGE_VALF?|M_(E|LN2|LN10|LOG2E|LOG10E|[12]?_?PI(_[24])?|2_SQRTPI|SQRT2|SQRT1_2)",
@@ -118,7 +118,7 @@ def misspelled(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanati
 
 def _nearest(word: str) -> str | None:
     """Return the name of CUDA C++ that *word* misspells; None if *word* is not a misspelling."""
-    import difflib  # lazy import: slow to import, and needed only for mistakes
+    import difflib  # lazy import: slow, and needed only for mistakes
 
     names = _NAMES_OF_CUDA.split()
     if f"{word}_sync" in names:  # CUDA 9 replaced such a function

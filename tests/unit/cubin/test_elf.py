@@ -32,6 +32,7 @@ def test_kernels_are_functions_marked_as_entries_in_a_section() -> None:
         ("device_function", FUNC, 0, SECTION),
         ("constant", OBJECT, KERNEL, SECTION),
         ("undefined", FUNC, KERNEL, 0),
+        ("__nv_static_51__0afad4c0_22_cuda_device_runtime_cu_f78b5b52__Z3cpyi", FUNC, KERNEL, SECTION),
     )
     assert read_cubin(data) == Cubin(("a", "z"), loadable=True)
 

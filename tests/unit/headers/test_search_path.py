@@ -70,7 +70,7 @@ def test_every_header_package_that_does_not_serve_is_named(site: Path) -> None:
     config = read_config('header-packages = ["absent", "empty"]')
     assert str(refusal(ConfigError, list, search_path.package_roots(config))) == (
         "pyproject.toml:10: header-packages: 'absent' is not installed in the build environment\n"
-        "  hint: a build with isolation installs this wheel; without isolation, install it yourself\n"
+        "  hint: a build with isolation installs this wheel; without isolation: pip install absent\n"
         "pyproject.toml:10: header-packages: 'empty' has no include folder\n"
         "  hint: remove it from header-packages: its wheel does not have a folder 'include' with headers"
     )

@@ -121,8 +121,10 @@ def test_each_file_that_cannot_be_linked_is_told_with_its_line(tmp_path: Path, s
         "acme:**/gone.a",
         "unproven:**/*.ptx",
     )
-    told = refusal(project_of(tmp_path, ",\n".join(f'"{entry}"' for entry in entries)))
+    project = project_of(tmp_path, ",\n".join(f'"{entry}"' for entry in entries))
+    told = refusal(project)
     first = int(told[0].split(":")[1])
+    install = requirements.install_command(project.config, {})
     assert [each.partition(": link: ")[2] for each in told] == [
         "'lib/none.ptx' is not a file of the project\n  hint: did you mean 'lib/out.ptx'?",
         (
@@ -140,7 +142,7 @@ def test_each_file_that_cannot_be_linked_is_told_with_its_line(tmp_path: Path, s
         ),
         (
             "'absent' is not installed in the build environment\n"
-            "  hint: a build with isolation installs this wheel; without isolation, install it yourself"
+            f"  hint: a build with isolation installs this wheel; without isolation: {install}"
         ),
         f"'acme' 1.2 has no file that matches '**/y.a'{OF_ACME}",
         f"'acme' 1.2 has no file that matches 'acme/x.*o'{OF_ACME}",
@@ -296,7 +298,7 @@ def test_lto_ir_that_is_newer_than_the_linker_is_refused_before_anything_is_comp
     assert found(caught.value) == [("nvjitlink-too-old", "")]
     what = f"nvJitLink 12.9.86 cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"
     release = "{}.{}".format(*toolkit.version)
-    hint = f'install an nvJitLink of the same release; to ask for both: toolkit = "{release}"'
+    hint = f'install an nvJitLink of the same release; to select the release of both: toolkit = "{release}"'
     assert str(caught.value) == f"{what}\n  hint: {hint}"
 
 

@@ -69,7 +69,8 @@ def rule(*entries: str) -> str:
         ("kern<int>, kern<float>", "Extra tokens found", ABOUT_KERN),
         ("template __global__ void kern<int>(int*);", "expected an expression", ABOUT_KERN),
         ("kern<at::Half>", 'name followed by "::" must be a class or namespace name', ABOUT_KERN),
-        ("kern<Nothing>", 'identifier "Nothing" is undefined', None),
+        ("kern<Nothing>", 'identifier "Nothing" is undefined', ABOUT_KERN),
+        ("kern<T>", 'identifier "T" is undefined', ABOUT_KERN),
         (
             "kern<FAST>",
             'identifier "FAST" is undefined',
@@ -104,7 +105,7 @@ def test_an_entry_is_told_at_its_line_with_what_it_may_mean(
 
 def test_a_mistake_in_a_product_is_told_once(tmp_path: Path) -> None:
     rules = rule("plain").replace(
-        "'plain'", "'plain', {kernel = 'kern<{A}, {N}>', A = ['a', 'b'], N = '1..2'}"
+        "'plain'", "'plain', {kernel = 'kern<{A}, {N}>', A = ['a', 'half'], N = '1..2'}"
     )
     compile_ = setting(tmp_path, rules, text=TEXT)
     follows = "instantiate: Error in parsing name expression for lowered name lookup."
@@ -112,14 +113,14 @@ def test_a_mistake_in_a_product_is_told_once(tmp_path: Path) -> None:
         refused("plain", follows),
         refused("kern<a,1>", 'instantiate: identifier "a" is undefined'),
         refused("kern<a,2>", follows),
-        refused("kern<b,1>", 'instantiate: identifier "b" is undefined'),
-        refused("kern<b,2>", 'instantiate: identifier "b" is undefined'),
+        refused("kern<half,1>", 'instantiate: identifier "half" is undefined'),
+        refused("kern<half,2>", 'instantiate: identifier "half" is undefined'),
     ]
     place = compile_.config.place.of("source", 0, "instantiate", 1)
     assert [(each.where, each.text.split("'")[1]) for each in advise(said, compile_)] == [
         (place, "plain"),
         (place, "kern<a,1>"),
-        (place, "kern<b,1>"),
+        (place, "kern<half,1>"),
     ]
 
 
@@ -186,6 +187,15 @@ def test_an_error_in_a_template_has_the_only_entry_that_asks_for_it(tmp_path: Pa
         error = refusal(CompileError, pipeline.build, project)
         shown.append([line for line in error.problems[0].details if "pyproject.toml" in line])
     assert shown == [["    in the instantiation of 'k<float *>' (pyproject.toml:14)"], []]
+
+
+def test_an_entry_that_declares_a_new_class_is_explained(tmp_path: Path) -> None:
+    text = "struct S {};\ntemplate <class T> __global__ void k(T *x) { *x = 1; }\n"
+    about = "the kernel's template is 'template <class T>' (demo/k.cu:2): write for example \"k<float>\""
+    for entry, hint in (("k<class T>", about), ("k<struct S>", None)):
+        project = make_project(tmp_path / entry[2:5], {"k.cu": text}, f"archs = ['sm_90']\n{rule(entry)}")
+        error = refusal(CompileError, pipeline.build, project)
+        assert {each.hint for each in error.problems} == {hint}
 
 
 def test_a_source_without_templates_lists_none(tmp_path: Path) -> None:
