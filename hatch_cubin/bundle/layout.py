@@ -308,7 +308,7 @@ def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
 
 def refuse_foreign(folder: Path) -> None:
     """Raise BundleError if a bundle's folder has files of the user, which a build would remove or hide."""
-    what = f"would be removed or hidden by a build: only hatch-cubin may write the folder {folder.name}"
+    what = f"a build would remove or hide this file, because only hatch-cubin may write into {folder.name}/"
     hint = "rename this file, or move it to another folder"
     problems = [
         problem("foreign-files-in-bundle", what, Location(str(path)), hint) for path in _foreign(folder)

@@ -89,7 +89,7 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
     # version.
     if bundle.read(loader_files.CORE) != loader_files.read(loader_files.CORE):
         hint = f"split the wheel with the version that built it: {' '.join(manifest.generator)}"
-        what = f"is the loader of another version of hatch-cubin than {__version__}"
+        what = f"is not the loader of hatch-cubin {__version__}, so this version cannot split the wheel"
         raise BundleError(problem("not-splittable", what, bundle.at(loader_files.CORE), hint))
     bill = sbom_of(opened, bundle)
     if problems := [*record_problems(wheel), *(sbom_problems(opened) if bill else ())]:
