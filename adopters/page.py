@@ -17,11 +17,11 @@ does the following, and writes this page:
 1. The library's own build backend makes the original wheel, and makes the wheel with hatch-cubin twice:
    with an empty cache, and with a filled cache. Each build is a `pip wheel` in an isolated environment.
 2. `hatch-cubin check` and `hatch-cubin verify --rebuild` check the wheel.
-3. The wheel is installed in an environment without NVRTC. There, the package is imported. The machine code
+3. The wheel is installed in an environment without NVRTC, and the package is imported there. The machine code
    that the loader chooses must contain each kernel that the library would compile at run time, for each of
    the capabilities 8.6, 9.0, 10.3 and 12.0.
 
-The machine had no GPU. So no kernel has run, and CuPy's calls of the CUDA runtime were replaced.
+The machine had no GPU, so no kernel has run, and CuPy's calls of the CUDA runtime were replaced.
 
 ## Results
 
@@ -36,7 +36,7 @@ The machine had no GPU. So no kernel has run, and CuPy's calls of the CUDA runti
   times contain the download and the installation of build requirements.
 - Wheel: the size of the wheel without and with hatch-cubin.
 
-The machine has two cores, which other programs used too. So the times are rough.
+The machine has two cores, which other programs used too, so the times are rough.
 
 ## What the libraries still compile at run time
 

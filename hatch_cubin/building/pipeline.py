@@ -16,13 +16,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from ..bundle import kernel_parameters, layout, sbom
-from ..cache import history
+from ..cache import history, housekeeping
 from ..cache.entries import Cache, Compiled, Content
 from ..cache.records import RecalledResult, describe
 from ..common import user_folders
 from ..common.environment import REMOTE_WRITE
 from ..compiling.obtain import complete, look_up
-from ..compiling.plan_warnings import NEARER, outside_headers, unread_macros
+from ..compiling.plan_warnings import NEARER, archs_by_default, outside_headers, unread_macros
 from ..compiling.results import Results, require
 from ..errors import HatchCubinError, Location, Problem, SourceError, problem
 from ..keys.jobs import (
@@ -183,7 +183,7 @@ def choose_plan(
     if not plan.refused:  # these warnings are correct only for the whole project
         for warning in outside_headers(project, plan.jobs):
             project.warn(warning.with_code())
-        for notice in unread_macros(project, plan.jobs):
+        for notice in (*archs_by_default(project, plan.jobs), *unread_macros(project, plan.jobs)):
             project.inform(notice.with_code())
     return plan
 
@@ -286,6 +286,8 @@ def attempt(
             for doubt in (plan.toolkit.doubt, user_folders.fallback_warning()):
                 if doubt is not None:
                     project.warn(doubt)
+            for warning in housekeeping.shared_folder(project.cache_folder):
+                project.warn(warning.with_code())
             remote = plan.remote or build_store.open_store(project, cache, plan.jobs, plan.toolkit)
             fetch = None if remote is None else partial(build_store.fetch, remote)
             results = look_up(plan.jobs, cache, plan.found, fetch)

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..project.declared_kernels import ParameterTypes
 
 TypesInSources: TypeAlias = (
-    # A function that returns the parameter types of the kernels in a module's source.
+    # A function that returns, for a module, the parameter types of the kernels in its source.
     "Callable[[], Mapping[str, ParameterTypes]]"
 )
-Parameter: TypeAlias = "list[int | str]"  # offset, size, and the type if the type is known
+Parameter: TypeAlias = "list[int | str]"  # A parameter's offset and size, and its type if the type is known.
 
 _POINTER = frozenset({8})
 _LONG = frozenset({4, 8})  # `long` has 4 bytes on Windows, and 8 bytes on Linux
@@ -50,7 +50,7 @@ def describe_kernels(unit: Unit, compiled: Compiled, declared: TypesInSources) -
     kernels = json.loads(compiled.kernel_uses_json)
     places: Mapping[str, Any] = {symbol: found for symbol, (_uses, found) in kernels.items()}
     if unit.arch.is_ptx:
-        from ..cubin.ptx import ptx_parameters  # imported here, because the cache usually has the result
+        from ..cubin.ptx import ptx_parameters  # lazy import: not needed if the cache contains the result
 
         places = ptx_parameters(compiled.data.decode())
     takes = {
@@ -78,7 +78,7 @@ def manifest_parameters(
 
 
 def _types(symbol: str, declared: TypesInSources) -> ParameterTypes | None:
-    # Imported here, because the cache usually has the result.
+    # lazy import: not needed if the cache contains the result
     from ..cubin.symbol_types import parameter_types
 
     return parameter_types(symbol) if symbol.startswith("_Z") else declared().get(symbol)
@@ -110,6 +110,6 @@ def signature(kernel: str, parameters: Iterable[Sequence[Any]]) -> str:
 
     A parameter without a known type is shown by its size.
     """
-    # The loader's messages show the parameters of a kernel in this form too.
+    # The loader's messages show the parameters of a kernel in the same form.
     shown = (each[2] if len(each) > 2 else f"{each[1]} bytes" for each in parameters)
     return f"{kernel}({', '.join(map(str, shown))})"

@@ -33,10 +33,11 @@ from .stub import MOST_SIGNATURES, stub
 if TYPE_CHECKING:
     from .packs import PackedBlocks
 
-# The formats of a manifest. An old loader does not read a newer format, so each bundle has the oldest
-# possible format.
+# The formats of a manifest. An old loader cannot read a newer format of the manifest. Each bundle has the
+# oldest format that is possible.
 RAW, PACKED, SPLIT = 1, 2, loader_files.FORMAT
-ResultLocation = Mapping[str, str | int]  # the file with the compiled code, or its packed block and offset
+# The file with the compiled code, or its packed block and the offset in it.
+ResultLocation = Mapping[str, str | int]
 
 GENERATOR = {"name": "hatch-cubin", "version": __version__}
 
@@ -45,10 +46,9 @@ _SUFFIXES = frozenset({".cubin", ".json", ".py", ".pyi", ".xz"})
 _HEAD = 200  # the first 200 bytes of each Python file of the loader contain the name hatch-cubin
 _TEMPORARY = ".writing-"
 _WORKPLACE = ".hatch"  # build backends do not put files of this folder into a wheel.
-# The age in seconds at which a build removes temporary files of other builds: the first number applies if the
-# build has the lock, the second number if it does not.
+# The age in seconds at which a build removes temporary files of other builds, with the lock and without it.
 _WRITTEN_S, _ABANDONED_S = 60, 3600
-_PATIENCE_S = 10.0  # seconds to wait for another build that writes to the same folder
+_PATIENCE_S = 10.0  # How many seconds to wait for another build that writes to the same folder.
 _ROUNDS = 3
 
 
@@ -65,15 +65,16 @@ class EditableInputs(NamedTuple):
     """The files of an editable install that the user may edit."""
 
     sources: Iterable[str]
-    # the configuration: the name of the TOML file, the keys that lead to the table, the content of the table
+    # The configuration: the name of the TOML file, the keys that lead to the table, and the content of the
+    # table.
     table: tuple[str, Sequence[str], Any] | None = None
 
 
 class RebuildCommand(NamedTuple):
     """The command that builds an editable install again. The command runs in the project's folder."""
 
-    command: tuple[str, ...]  # the command without the path of Python
-    needs: tuple[str, ...]  # the modules that the command imports
+    command: tuple[str, ...]  # The command that builds again, without the path of Python.
+    needs: tuple[str, ...]  # The modules that this command imports.
 
 
 HATCH_REBUILD = RebuildCommand(
@@ -103,7 +104,7 @@ def bundle_files(
     *packed*: the blocks that contain the compiled code, if the bundle is packed.
     """
     files: dict[str, Content] = {}
-    stored: dict[str, str] = {}  # identical compiled code is stored once
+    stored: dict[str, str] = {}  # Equal compiled code is stored once.
     taken: set[str] = set()
     kernels: dict[str, list[str]] = defaultdict(list)
     names: set[str] = set()
@@ -124,7 +125,7 @@ def bundle_files(
         entry = _module_fields(module, [*zip(units, places, strict=True)], major)
         lines.append(module_line(name, entry))
         keys[name] = keys_line(name, _keys_by_arch(units))
-        if module.front:  # the loader finds this module by a key, not by a name
+        if module.front:  # The loader finds this module by a key of the source text, and not by a name.
             fronts.add(module.front)
             continue
         names |= {name, module.base}
@@ -181,7 +182,8 @@ def _module_fields(
     )
     for (item, place), added in zip(items, signatures, strict=True):
         entry = _entry_fields(item, place, major)
-        if dict(item.compiled.kernels) != kernels:  # a source may define different kernels for each arch
+        # A source may define different kernels for different archs.
+        if dict(item.compiled.kernels) != kernels:
             entry["kernels"] = dict(item.compiled.kernels)
         entries.append(entry | added)
     paths = (
@@ -277,8 +279,8 @@ def describe_editable(
 def _stamp(path: Path) -> list[int | str | None]:
     """Return the size, two time stamps and the digest of a file."""
     status = os.stat(path)
-    # A file that changed a moment ago may change again within the same time stamp. So the second time stamp
-    # of such a file is left out, and the loader compares the file's content.
+    # If a file was changed a moment ago, another change may give it the same time stamp. The time stamp of a
+    # file that was changed a moment ago is left out, and the loader compares the file's content.
     settled = disk.are_settled([disk.state_from_status(status)], time.time_ns())
     changed = status.st_ctime_ns if settled else None
     return [status.st_size, status.st_mtime_ns, changed, file_digest(path.read_bytes())]
@@ -306,7 +308,7 @@ def stage(files: Mapping[str, Content], folder: Path) -> dict[str, str]:
 
 def refuse_foreign(folder: Path) -> None:
     """Raise BundleError if a bundle's folder has files of the user, which a build would remove or hide."""
-    what = f"would be removed or hidden by a build: only hatch-cubin may write the folder {folder.name}"
+    what = f"a build would remove or hide this file, because only hatch-cubin may write into {folder.name}/"
     hint = "rename this file, or move it to another folder"
     problems = [
         problem("foreign-files-in-bundle", what, Location(str(path)), hint) for path in _foreign(folder)
@@ -323,7 +325,7 @@ def _foreign(folder: Path) -> list[Path]:
         files = [path for path in sorted(folder.glob("[!.]*")) if path.is_file()]
         found = [path for path in files if path.suffix not in own or _is_users_module(path)]
         return [*found, module] if module.is_file() else found
-    except OSError:  # the build itself reports a folder that it cannot write
+    except OSError:  # If the folder cannot be written, the build itself reports this.
         return []
 
 
@@ -348,13 +350,13 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
             wait_for_lock(folder, _PATIENCE_S) as lock,
             _workplace(folder, outside or outside_of(folder)) as place,
         ):
-            # A recent temporary file is not removed: a build that could not get the lock may be writing the
-            # file now.
+            # Recent temporary files are not removed, because a build that could not get the lock may be
+            # writing them now.
             for left_over in folder.glob(f"{_TEMPORARY}*") if lock.real else ():
                 if not _is_in_work(left_over, _WRITTEN_S):
                     left_over.unlink(missing_ok=True)
-            # Without the lock, another build may remove files that this build has just written. So this build
-            # checks all files again.
+            # Without the lock, another build may remove files that this build has just written. A build
+            # without the lock checks all its files again.
             for _ in range(_ROUNDS):
                 if not _write_once(files, folder, place):
                     break
@@ -377,7 +379,7 @@ def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
                 temporary_folders.sweep(home)
                 place = stack.enter_context(temporary_folders.make_in(home))
         yield place
-    with contextlib.suppress(OSError):  # the folder stays if another build or another tool uses it
+    with contextlib.suppress(OSError):  # The folder is not removed if another build or another tool uses it.
         home.rmdir()
 
 
@@ -390,7 +392,7 @@ def outside_of(folder: Path) -> Path:
 def _unwritable(exc: OSError, folder: Path) -> BundleError:
     place, why = exc.filename2 or exc.filename or folder, exc.strerror
     if isinstance(exc, (FileExistsError, IsADirectoryError)):
-        with contextlib.suppress(OSError):  # another process has removed the file
+        with contextlib.suppress(OSError):  # Another process has already removed the file.
             why = f"it {file_access.kind(file_access.status_of(place).st_mode)}"
     return BundleError(problem("file-not-writable", f"cannot write the bundle: {why}", Location(str(place))))
 
@@ -431,7 +433,7 @@ def _holds(path: Path, data: bytes) -> bool:
     """Return whether a path is a regular file with the bytes *data*. A pipe or a device is not opened."""
     try:
         return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
-    except FileNotFoundError:  # another build has removed the file
+    except FileNotFoundError:  # Another build has already removed the file.
         return False
 
 

@@ -6,19 +6,20 @@ import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-FOLDER = Path(__file__).parent.parent / "loader"  # not imported: a build needs only the bytes of the files
+# The loader is not imported here, because a build needs only the bytes of its files.
+FOLDER = Path(__file__).parent.parent / "loader"
 FORMAT = 3  # the highest format of a manifest that this loader reads
 CORE = "__init__.py"
 # A wheel contains one of these files only if it is packed, split, editable or large.
 PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"
 TEXT_KEY = "_text_key.py"  # builds import it too
 _SHARED = "_drop_in.py"
-# The files for calls of each library.
+# The drop-in and its other files, for each library.
 DROP_INS: Mapping[str, tuple[str, ...]] = {
     "cuda.core": ("core.py", _SHARED, TEXT_KEY),
     "cupy": ("cupy.py", _SHARED, TEXT_KEY),
 }
-_MANY = 1000  # a wheel with this many compiled results gets the file `_large.py`
+_MANY = 1000  # A wheel with 1,000 units or more gets the file `_large.py`.
 OF_EVERY = (CORE, "_debugging.py", "_loading.py")
 ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT, *dict.fromkeys(itertools.chain(*DROP_INS.values())))
 

@@ -11,7 +11,7 @@ from ..common import read_limits
 from ..common.digest import file_digest, pieces_digest
 from . import loader_files
 
-# The exceptions that reading a manifest can raise if hatch-cubin did not write the manifest.
+# The exceptions that reading a manifest can raise if another program wrote the manifest.
 NOT_OURS = (TypeError, ValueError, LookupError, AttributeError, RecursionError)
 
 _OF_CALL = re.compile("[a-z.]+:[0-9a-f]{64}")
@@ -23,16 +23,17 @@ class ManifestEntry(NamedTuple):
 
     arch: str
     kind: str
-    file: str  # the file with the compiled code, or the packed block that contains it
+    file: str  # The file with the compiled code, or the packed block with it.
     size: int
     sha256: str
     min_driver: int
-    kernels: Mapping[str, str]  # the name of each kernel → its symbol in the compiled code
+    kernels: Mapping[str, str]  # For each kernel, by name: its symbol in the compiled code.
     resources: Mapping[str, Mapping[str, int]]
-    offset: int | None = None  # the position of the compiled code in the unpacked block
-    companion: str | None = None  # the import package of the companion wheel with the file
-    parameters: Mapping[str, Sequence[Sequence[Any]]] = {}  # kernel → offset, size and type of its parameters
-    absent: bool = False  # whether only other variants of the wheel contain the file
+    offset: int | None = None  # The offset of the compiled code in the unpacked block.
+    companion: str | None = None  # The import package of the companion wheel that contains the file.
+    # For each kernel: the offset, size and type of its parameters.
+    parameters: Mapping[str, Sequence[Sequence[Any]]] = {}
+    absent: bool = False  # Whether the file is only in other variants of the wheel.
 
     @property
     def is_ptx(self) -> bool:
@@ -71,13 +72,14 @@ class Manifest(NamedTuple):
     generator: tuple[str, str]  # name and version
     toolchain: Mapping[str, str | None]
     data_model: str
-    folder: str | None  # the bundle's folder in its project
+    folder: str | None  # The folder of the bundle in the project.
     skipped: bool
     modules: tuple[ManifestModule, ...]
-    blocks: Mapping[str, ManifestBlock] | None = None  # the blocks of a packed bundle, by file name
+    blocks: Mapping[str, ManifestBlock] | None = None  # The blocks of a packed bundle, by file name.
     companions: Mapping[str, Mapping[str, str]] | None = None  # how to install each companion wheel
-    wheel_variant: Mapping[str, str] | None = None  # set only in a wheel variant: its label
-    fronts: tuple[str, ...] = ()  # the libraries, such as "cupy", for whose calls the wheel was compiled
+    # The label of the wheel variant. Other wheels do not have a label.
+    wheel_variant: Mapping[str, str] | None = None
+    fronts: tuple[str, ...] = ()  # The libraries with calls that were compiled for the wheel, such as "cupy".
 
     @property
     def files(self) -> set[str]:
@@ -105,7 +107,7 @@ class Manifest(NamedTuple):
         return self._replace(modules=tuple(module for module in found if module.entries))
 
 
-# The encoder is made only once, because it is slow to make and used for every line.
+# The JSON encoder is made only once, because it is slow to make and is used for every line.
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

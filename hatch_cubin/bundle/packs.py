@@ -15,10 +15,11 @@ from ..common.digest import digest, file_digest
 from ..common.sizes import size
 from ..errors import BundleError, Problem, problem
 
-MOST = 1 << 21  # the most bytes of compiled code in a block; larger code gets its own block
+MOST = 1 << 21  # The most bytes of compiled code in a block. Larger code gets its own block.
 _WINDOW = 1 << 26  # xz looks for repeated bytes in a window of this size
-_STEM = 8  # variants of a source stay together, because the first 8 bytes of their paths are the same
-_LABEL = "hatch-cubin/block/v1"  # the version of the blocks' format and of the compression settings
+# The variants of a source stay together, because the first 8 bytes of their sort keys are the same.
+_STEM = 8
+_LABEL = "hatch-cubin/block/v1"  # The version of the format of blocks, and of the settings for compression.
 
 
 class Piece(NamedTuple):
@@ -44,7 +45,7 @@ class Slot(NamedTuple):
 class Block(NamedTuple):
     """A block of a packed bundle, with the compiled code that it contains in order."""
 
-    name: str  # the name of the block's file
+    name: str  # The file name of the block.
     pieces: tuple[Piece, ...]
 
     @property
@@ -69,10 +70,10 @@ class Block(NamedTuple):
 class PackedBlocks(NamedTuple):
     """All blocks of a packed bundle."""
 
-    slots: Mapping[tuple[str, str], Slot]  # the position of compiled code, by arch and digest
-    manifest_entries: Mapping[str, Mapping[str, int | str]]  # each block's entry in the manifest
+    slots: Mapping[tuple[str, str], Slot]  # The position of each piece of compiled code, by arch and digest.
+    manifest_entries: Mapping[str, Mapping[str, int | str]]  # The entry of each block in the manifest.
     files: Mapping[str, Content]
-    results: Mapping[bytes, Compiled]  # the packed blocks, by their keys in the cache
+    results: Mapping[bytes, Compiled]  # The packed blocks, by their cache keys.
 
 
 def assemble_blocks(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> PackedBlocks:
@@ -92,11 +93,11 @@ def assemble_blocks(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) 
 
 def _compresses_too_well(block: Block, packed: int) -> Problem:
     """Return an error message for a block that compresses so well that loaders reject it as a zip bomb."""
-    # The block has one piece: only large code compresses so well, and large code gets its own block.
+    # The block has one piece: only large code can be compressed so well, and large code has its own block.
     (piece,) = block.pieces
     what = f"the {size(block.size)} of {piece.name} for {piece.arch} are packed in only {size(packed)}"
     hint = (
-        "loaders reject this block as a zip bomb: remove 'pack', or let a kernel fill large constant arrays"
+        "loaders refuse such a block as a zip bomb: remove 'pack', or fill large constant arrays in a kernel"
     )
     return problem("too-compressible-to-pack", what, hint=hint)
 
@@ -155,7 +156,7 @@ def block_holds(block: Block, data: bytes) -> bool:
 
 def pack(data: bytes) -> bytes:
     """Return *data* compressed with xz. Raise ImportError if this Python does not have the module lzma."""
-    from ..toolkit.worker import packed  # imported only here: most commands compress in worker processes
+    from ..toolkit.worker import packed  # lazy import: most commands compress in worker processes
 
     return packed(data)
 
@@ -168,7 +169,7 @@ def unpack(data: bytes, sha256: str, size: int) -> bytes:
     if (found := file_digest(data)) != sha256:
         raise ValueError(f"its sha256 is {found}, but the manifest says {sha256}")
     try:
-        import lzma  # imported only here: few bundles are packed, and some interpreters do not have lzma
+        import lzma  # lazy import: few bundles are packed, and some Pythons do not have lzma
     except ImportError as exc:
         raise ValueError("cannot be unpacked: this Python does not have the module lzma") from exc
     try:

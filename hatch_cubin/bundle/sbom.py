@@ -22,7 +22,7 @@ from ..toolkit.toolkit import Toolkit
 NAME = "hatch-cubin.cdx.json"
 
 _SPEC = "1.6"
-_AT_ONCE = 500  # the most files in one call of git, because the length of a command line is limited
+_AT_ONCE = 500  # The most files in one call of git, because the length of a command line has a limit.
 Component = dict[str, Any]
 
 
@@ -93,7 +93,7 @@ def _provenance(project: Project, jobs: Iterable[Job]) -> dict[str, str]:
     """Return the git commit of the sources, if `provenance` is true and git knows the project."""
     if not project.config.provenance:
         return {}
-    # An sdist may be unpacked inside another Git repository whose commits do not contain it.
+    # An sdist may be unpacked inside another Git repository, whose commits do not contain the sdist.
     tracked = _git(project.root, "ls-files", "--error-unmatch", "pyproject.toml")
     commit = tracked and _git(project.root, "rev-parse", "HEAD")
     if not commit:
@@ -109,7 +109,8 @@ def _files_of_producers(project: Project) -> Iterable[str]:
     """Return the files of the project that its producers (functions that generate sources) may read."""
     if not project.config.producer:
         return ()
-    from ..producing.produced_sources import files_for_producers  # lazy import: only with producers
+    # Lazy import: only for projects with producers.
+    from ..producing.produced_sources import files_for_producers
 
     return sorted(files_for_producers(project))
 

@@ -10,11 +10,12 @@ MOST_NAMES = 2000  # a stub with more names than this would slow down type check
 MOST_IN_A_MESSAGE = 1000  # if the names have more characters in all, the messages of mypy become too long
 MOST_SIGNATURES = 200  # a docstring with more signatures than this is not readable in an editor
 
-# cuda.core has no type hints yet, and type checkers may not find it, because it may not be installed.
+# cuda.core has no type hints yet. Type checkers may also not find it, because it need not be installed.
 _UNTYPED = "# type: ignore[attr-defined, import-not-found, import-untyped, unused-ignore]"
 
 FILE = (
-    "loader_stub.txt"  # the common part of all stubs, which `hatch run loader` makes from the loader's source
+    # The lines that are the same in all stubs. `hatch run loader` makes them from the loader's source.
+    "loader_stub.txt"
 )
 SIGNATURES = "{signatures}"  # the placeholder in docstrings for the signatures of all kernels
 NAMING = "# functions that take names\n"  # the functions with kernel names as arguments follow this line

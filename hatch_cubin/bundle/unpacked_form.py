@@ -13,7 +13,7 @@ _OF_SPLIT_HEADER, _OF_SPLIT_ENTRY = ("companions", "wheel_variant"), ("absent", 
 _NOT_OF_HEADER = ("blocks", *_OF_SPLIT_HEADER)
 _NOT_OF_ENTRY = ("block", "offset", *_OF_SPLIT_ENTRY)
 
-Codes = Mapping[tuple[str, str], bytes]  # compiled code, by module and arch
+Codes = Mapping[tuple[str, str], bytes]  # The compiled code for each module and arch.
 
 
 def files_without_packing(data: bytes, manifest: Manifest, codes: Codes) -> dict[str, bytes]:
@@ -24,8 +24,8 @@ def files_without_packing(data: bytes, manifest: Manifest, codes: Codes) -> dict
     parts = split_manifest(data)
     files: dict[str, bytes] = {}
     stored, taken = dict[str, str](), set[str]()
-    named: dict[str, dict[str, str]] = {}  # names of files, by module and arch
-    for module in manifest.modules:  # the modules are in the order of their names, as in a build
+    named: dict[str, dict[str, str]] = {}  # The file name for each module and arch.
+    for module in manifest.modules:  # The modules are sorted by name, as in a build.
         stem = free_stem(file_stem(module.base, _macros(module)), module.name, taken)
         named[module.name] = {
             entry.arch: stored.setdefault(entry.sha256, stem + _suffix(entry)) for entry in module.entries

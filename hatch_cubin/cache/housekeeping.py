@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 
 from ..common import user_folders
 from ..common.file_lock import FileLock, try_lock, wait_for_lock
+from ..errors import Location, Problem, problem
 from .records import (
     MAX_RECORD_SIZE,
     MISSING_ERRNOS,
@@ -33,6 +34,7 @@ _TEMPORARY = re.compile("entry-[a-z0-9_]{8}")
 _ABANDONED_AFTER_S = 3600
 LOCK_WAIT_S = 10.0  # how many seconds to wait for another process that trims the same cache folder
 _RECORD = re.compile(rb"[0-9a-f]{64}\n\{")
+_OF_PROJECTS = ("pyproject.toml", "setup.py", ".git")
 RECORD_HEAD = 66  # this many bytes at the beginning of a file show whether the file is a cache record
 
 
@@ -69,6 +71,15 @@ class _StoredEntry(NamedTuple):
     def was_used(self) -> bool:
         """Return whether a build has used the entry since the time `used`."""
         return any(_last_use(status) > self.used for path in self.files if (status := _status(path)))
+
+
+def shared_folder(folder: Path) -> Iterator[Problem]:
+    """Yield a warning if the cache's folder is also the folder of a project, or the user's home folder."""
+    home = os.path.expanduser("~")
+    if os.path.abspath(folder) == home or any((folder / name).exists() for name in _OF_PROJECTS):
+        what = "is the cache's folder, but also contains files that do not belong to the cache"
+        hint = "set HATCH_CUBIN_CACHE_DIR or cache-dir to an empty folder"
+        yield problem("foreign-file-in-cache", what, Location(str(folder)), hint)
 
 
 def stats(folder: Path) -> Stats:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..errors import ConfigError, problem
 
-# Placeholders for paths in the help, and the names with which shtab completes files or folders.
+# The placeholders for paths in the help texts, and what shtab completes for them: files or folders.
 _PATHS = {"DIR": "DIRECTORY", "FILE": "FILE", "SOURCE": "FILE", "WHEEL|DIR|PACKAGE": "FILE"}
 
 

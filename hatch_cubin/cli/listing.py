@@ -75,7 +75,7 @@ class _SourceTexts:
 
     def _lines(self, file: str) -> list[str]:
         inside = ".." not in file.replace("\\", "/").split("/") and not Path(file).is_absolute()
-        if not inside or not file.lower().endswith(_SOURCES):  # an untrusted wheel may name any file
+        if not inside or not file.lower().endswith(_SOURCES):  # A wheel from a stranger may name any file.
             return []
         try:
             with user_folders.open_retained(Path(file), read_limits.SOURCE) as opened_file:

@@ -37,12 +37,12 @@ VERBS = {
     "keygen": "make a key pair, with which builds sign their results in a cache",
     "bundle": "write the compiled kernels into a package's folder, for any build backend",
 }
-FORMAT = 1  # the version of the output of --json
+FORMAT = 1  # The version of the format of --json.
 
 _WRONG_USAGE = 2
-_BROKEN_PIPE = 141  # the exit code that shells give for SIGPIPE: 128 plus the signal's number
+_BROKEN_PIPE = 141  # The exit code with which shells report SIGPIPE: 128 plus the number of the signal.
 _OPTIONS = ("-h", "--help", "--version", "--print-completion")
-_OTHER_NAMES = {  # commands of other tools, and the verb (or action of 'cache') with the same purpose
+_OTHER_NAMES = {  # Commands of other tools, and the command of hatch-cubin with the same purpose.
     "build": ("bake",),
     "check": ("fsck",),
     "clean": ("cache clear",),
@@ -68,16 +68,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb (a subcommand such as `plan`) and return its exit code."""
     # The garbage collector runs less often, because imported modules are never garbage.
     gc.set_threshold(20_000)
-    atexit.register(gc.freeze)  # freeing every object at exit would take as long as a short verb
+    # At exit, no objects are freed, because this would take as long as a short command.
+    atexit.register(gc.freeze)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A character that the encoding of the terminal cannot represent is escaped, as on standard error.
+        # A character that the terminal's encoding does not have is escaped, as on standard error.
         sys.stdout.reconfigure(errors="backslashreplace")
-    # Without standard error, the next opened file would get descriptor 2, to which libraries write messages.
+    # If standard error is closed, the next opened file would get descriptor 2, and libraries would write
+    # their messages into it.
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open until the process ends
     try:
         _run(sys.argv[1:] if arguments is None else arguments)
-    except BrokenPipeError:  # the program that reads the output closed the pipe
+    except BrokenPipeError:  # The program that reads the output has closed the pipe.
         return _BROKEN_PIPE
     except Exception as exc:  # noqa: BLE001 - Python would print names in the traceback without escapes
         from ..errors import crash_report
@@ -313,7 +315,8 @@ def _json(verb: str | None, facts: Mapping[str, Any], problems: Iterable[Problem
 
     errors = [each.facts() for each in in_order(problems)]
     text = json.dumps({"format": FORMAT, "verb": verb, **facts, "errors": errors}, indent=1)
-    return text.replace("##", "\\u0023#") + "\n"  # some CI services run "##[" anywhere in a log as a command
+    # Some CI services treat "##[" anywhere in a log as a command.
+    return text.replace("##", "\\u0023#") + "\n"
 
 
 def _plain(lines: Iterable[str]) -> str:

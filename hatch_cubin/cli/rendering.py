@@ -9,7 +9,7 @@ from ..errors import Problem, in_order
 from ..wheels.reading.report import ReportSection, ReportTable
 from .verb_base import table
 
-_MOST = 200_000  # characters of a report: GitHub accepts at most 1 MiB as the summary of a job
+_MOST = 200_000  # The most characters of a report. GitHub accepts at most 1 MiB for the summary of a job.
 _MEANS_SOMETHING = re.compile(r"([\\`*_\[\]|~#@])")
 _HTML = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 # The arguments of a verb: options by their names such as '--gpu', the others by their names in the usage.
 Known = Mapping[str, argparse.Action]
 Options = Mapping[str, Known]  # the arguments of each verb
-_OF_OTHERS = {  # options of other tools, each with the options of hatch-cubin that have the same purpose
+_OF_OTHERS = {  # Options of other tools, and the options of hatch-cubin with the same purpose.
     "-C": ("--project",),
     "-a": ("--archs",),
     "-d": ("--project",),
@@ -36,7 +36,8 @@ _OF_OTHERS = {  # options of other tools, each with the options of hatch-cubin t
     "--path": ("--project",),
     "--targets": ("--archs",),
 }
-# The first letters of a unit of time, and the suffix of '--unused-for' for this unit.
+# For the first letters of a unit of time, such as `mi` for minutes: the suffix in the value of
+# '--unused-for'.
 _UNITS = {"": "d", "mi": "m", "h": "h", "d": "d", "w": "w"}
 _AFRESH = "after 'hatch-cubin cache clear', a build compiles everything"
 _BESIDE = {
@@ -152,7 +153,7 @@ def _near(name: str, own: Known) -> str | None:
 
 
 def _of_table(name: str) -> str | None:
-    from ..config.reader import KEYS  # lazy import: few mistakes need it
+    from ..config.reader import KEYS  # lazy import: needed only for few mistakes
 
     key = name.lstrip("-")
     return f"{key!r} is a key of hatch-cubin in pyproject.toml" if key in KEYS else None

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-# Option → the environment variable with the same meaning, which is ignored if the option is given.
+# For each option: the environment variable with the same meaning. The option takes precedence.
 _VARIABLES = {
     "--archs": "HATCH_CUBIN_ARCHS",
     "--executor": "HATCH_CUBIN_EXECUTOR",
@@ -52,8 +52,8 @@ class Answer(NamedTuple):
     facts: Mapping[str, Any]
     lines: Sequence[str] = ()
     problems: Sequence[Problem] = ()
-    warnings: Sequence[Problem] = ()  # warnings do not change the exit code
-    summary: Sequence[str] = ()  # lines of Markdown for a job of GitHub Actions
+    warnings: Sequence[Problem] = ()  # Warnings do not change the exit code.
+    summary: Sequence[str] = ()  # The lines of Markdown for the summary of a GitHub Actions job.
 
 
 def json_argument(parser: argparse._ActionsContainer) -> None:

@@ -19,7 +19,8 @@ _PACKAGES = re.compile(
 _VARIABLES = re.compile(
     r"HATCH_CUBIN_.*|CUDA_(?:HOME|PATH)|PYTHON(?:PATH|HOME|SAFEPATH)|NVCC_.*|TORCH_CUDA_ARCH_LIST"
 )
-_SHOWN = frozenset({"CUDA_HOME", "CUDA_PATH"})  # the values of other variables may be secrets
+# Other variables are not shown, because their values may be secrets.
+_SHOWN = frozenset({"CUDA_HOME", "CUDA_PATH"})
 
 
 def versions(environ: Mapping[str, str] = os.environ) -> Iterator[str]:

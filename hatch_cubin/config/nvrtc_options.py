@@ -36,7 +36,7 @@ OF_TILE_IR = frozenset({"debug", "lineinfo"})  # the options that tileiras has t
 
 NOT_LOADABLE = "the compiled result could not be loaded as a kernel"
 _NVVM_ONLY = "the option is for NVVM programs, and sources here are CUDA C++ or PTX"
-_SIDE_EFFECT = "the compiler would write a file, but the compiler does not run if the result is in the cache"
+_SIDE_EFFECT = "the compiler would write an extra file, which a result from the cache would not have"
 _AUTOMATIC = "precompiled headers are automatic and never change the result"
 
 REFUSED: Mapping[str, str] = {
@@ -51,7 +51,7 @@ REFUSED: Mapping[str, str] = {
     "link_time_optimization": NOT_LOADABLE,
     "gen_opt_lto": NOT_LOADABLE,
     "fdevice_syntax_only": NOT_LOADABLE,
-    "no_cache": "the option only turns off the linker's own cache, and changes no result",
+    "no_cache": "the option only turns off the linker's own cache, and does not change the result",
     "time": _SIDE_EFFECT,
     "fdevice_time_trace": _SIDE_EFFECT,
     "create_pch": _AUTOMATIC,

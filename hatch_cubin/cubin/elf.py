@@ -17,17 +17,17 @@ _SIZED_BUT_EMPTY = frozenset({8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015}
 _OBJECT, _FUNC = 1, 2
 _COMMON, _CUDA_OBJECT = 5, 13
 _LINKED_KINDS = frozenset({0, _OBJECT, _FUNC, _COMMON, _CUDA_OBJECT})
-_GLOBAL = 1  # the binding of a global symbol (0: local, 2: weak)
+_GLOBAL = 1  # The binding of a global symbol in ELF (0 is local, 2 is weak).
 _RESERVED, _COMMON_SECTION = 0xFF00, 0xFFF2
 # the prefixes of two tables for indirect calls, which every object file contains
 _INDIRECT_CALL_TABLES = ("__UDT", "__UFT")
 _TOOLKIT_PREFIX = "."  # the first character of symbols that belong to the CUDA toolkit itself
-_DEVICE_RUNTIME = "_cuda_device_runtime_cu_"  # in the symbols of libcudadevrt's internal kernels
-_ENTRY_POINT = 0x10  # the bit of st_other that marks a kernel
+_DEVICE_RUNTIME = "_cuda_device_runtime_cu_"  # A part of the symbols of libcudadevrt's internal kernels.
+_ENTRY_POINT = 0x10  # The bit of the field st_other that marks a kernel.
 _MANAGED_BIT, _SPACES = (
     0x04,
     {0x20: "__device__", 0x40: "__shared__", 0x80: "__constant__"},
-)  # bits of st_other that name the memory space of a variable
+)  # The bits of the field st_other that name the memory space of a variable.
 
 # The position of the target's number in the flags of the ELF header, by ABI version. CUDA 12 writes ABI 7,
 # CUDA 13 writes ABI 8.
@@ -35,11 +35,12 @@ _TARGET_SHIFTS = {7: 0, 8: 8}
 
 # the types of the ELF sections with attributes of kernels and with prototypes
 _CUDA_INFO, _PROTOTYPES = 0x70000000, 0x70000002
-# EIFMT_SVAL: the value comes after the attribute's header; in all other formats it is inside the header
+# EIFMT_SVAL: the value comes after the attribute's header. In all other formats, the header contains the
+# value.
 _SIZED_FORMAT = 4
 _FRAME_SIZE, _REGCOUNT, _API_VERSION, _ANNOTATIONS = 0x11, 0x2F, 0x37, 0x55
 _PARAMETER, _LARGE_PARAMETER, _PARAMETERS_END = 0x17, 0x45, 0x19
-# EIFMT_BVAL and EIFMT_HVAL: the attribute's header contains the value (one or two bytes) instead of a size
+# EIFMT_BVAL and EIFMT_HVAL: the attribute's header contains a value of one or two bytes in place of a size.
 _BYTE_FORMAT, _HALF_FORMAT = 2, 3
 _LIMIT_NAMES = {
     0x05: "max_threads",
@@ -55,7 +56,7 @@ _TILE_SYMBOL = b"\0___NV_TILE_LAUNCH_META_DATA___\0"  # tileiras defines this sy
 _ANY_REGISTERS = (0xFF,)
 # An instruction takes 16 bytes. The instruction EXIT without a condition begins with these bytes.
 _INSTRUCTION, _EXIT = 16, b"\x4d\x79"
-_SPILL_OR_REFILL = 1  # the kind of annotation for an instruction that spills or refills a register.
+_SPILL_OR_REFILL = 1  # The kind of annotation for an instruction that spills or restores a register.
 # Compilers write annotations about spilled registers since this API version (CUDA 12.9).
 _FIRST_ANNOTATING = 129
 # the exceptions that reading damaged bytes can raise
@@ -71,7 +72,7 @@ class Cubin:
 
     kernels: tuple[str, ...]
     loadable: bool
-    target: int | None = None  # the arch's number, such as 90 for sm_90a; None if it is unknown
+    target: int | None = None  # The number of the arch, such as 90 for sm_90a. None if it is not known.
 
 
 class KernelUse(NamedTuple):
@@ -84,8 +85,9 @@ class KernelUse(NamedTuple):
 class SymbolShape(NamedTuple):
     """Facts about a symbol that must be the same in all inputs of a link. 0 and "" mean unknown."""
 
-    kind: str = ""  # "function", "kernel", or a keyword such as "__shared__" for a variable
-    size: int = 0  # the size of a variable in bytes, or 0 for a function.
+    # The kind of the symbol: "function", "kernel", or for a variable a keyword such as "__shared__".
+    kind: str = ""
+    size: int = 0  # The size of a variable in bytes. It is 0 for a function.
     # The sizes of a function's result and parameters, in the notation of NVIDIA's linkers.
     prototype: str = ""
 
@@ -181,8 +183,8 @@ def read_kernels(data: bytes) -> dict[str, KernelUse]:
         for name, symbol, code in _kernels(data, sections):
             stack = stacks.get(symbol, 0)
             uses = {"registers": registers[symbol], "shared": shared.get(code, 0), "stack": stack}
-            # A kernel without a stack cannot spill registers, so it has 0 spills even if annotations are
-            # missing.
+            # A kernel without a stack cannot spill registers. The number of spills of such a kernel is 0,
+            # even without annotations.
             if code in spills or not stack or code not in without_annotations:
                 uses["spills"] = spills.get(code, 0)
             kernels[name] = KernelUse(uses, _parameters(by_section.get(code, ())))
@@ -334,7 +336,7 @@ def _shape_of(symbol: _Symbol, prototype: str) -> SymbolShape:
     if symbol.kind == _FUNC:
         return SymbolShape("kernel" if symbol.other & _ENTRY_POINT else "function", 0, prototype)
     space = next((keyword for bit, keyword in _SPACES.items() if symbol.other & bit), "")
-    # a common symbol gets the largest size of all inputs, so sizes may differ
+    # A common symbol gets the largest size of all inputs of the linker, so the sizes may differ.
     size = 0 if symbol.is_common else symbol.size
     return SymbolShape("__managed__" if symbol.other & _MANAGED_BIT else space, size)
 
@@ -344,7 +346,7 @@ def _prototypes(data: bytes, sections: Sequence[_Section]) -> dict[int, str]:
     found = dict[int, str]()
     for table in sections:
         if table.kind == _PROTOTYPES:
-            texts_at = sections[sections[table.link].link].offset  # the strings of the symbol table
+            texts_at = sections[sections[table.link].link].offset  # The names in the symbol table.
             pairs = struct.iter_unpack("<II", data[table.offset : table.offset + table.size])
             found |= {number: _string_at(data, texts_at + at) for number, at in pairs}
     return found
@@ -367,7 +369,7 @@ def _shared_symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple
         yield name, symbol
 
 
-# cached, because a build reads each cubin twice: for its kernels, and for its arch
+# cached: a build reads each cubin twice, for its kernels and for its arch
 @functools.lru_cache(maxsize=1)
 def _sections(data: bytes) -> tuple[_Section, ...]:
     (at,) = struct.unpack_from("<Q", data, 40)
@@ -428,7 +430,7 @@ def _parameters(attributes: Iterable[tuple[int, bytes]]) -> tuple[tuple[int, int
         elif len(value) == 12:
             _index, number, offset, size, rest = struct.unpack("<IHHHH", value)
             if attribute == _PARAMETER:
-                # in the attribute for small parameters, the size of a parameter has only 14 bits
+                # In the attribute for small parameters, the size of a parameter has only 14 bits.
                 size = (rest << 16 | size) >> 18
             found[number] = (offset, size)
     parameters = tuple(found[number] for number in sorted(found))

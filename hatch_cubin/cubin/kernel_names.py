@@ -11,9 +11,9 @@ _ANONYMOUS = re.compile(r"_GLOBAL__N_|_INTERNAL_|_NV_ANON_NAMESPACE|<unnamed>")
 _NUMBER = re.compile(r"L([ijlmxy])(n?[0-9]{1,20})E")
 _BACK_REFERENCE = re.compile(r"S([0-9A-Z]{0,3})_")
 _POINTERS = re.compile(r"[PROK]*")
-_FLAT_TEMPLATE = re.compile(r"[^<>()]*<([^<>()]*)>")  # a template whose arguments are not templates
+_FLAT_TEMPLATE = re.compile(r"[^<>()]*<([^<>()]*)>")  # Matches a template whose arguments are not templates.
 _INTEGER = re.compile(r"(-?(?:0|[1-9][0-9]{0,19}))[uUlL]{0,3}")
-_LONGEST_NAME = 4096  # longer names are rejected: a short symbol can demangle to a huge name
+_LONGEST_NAME = 4096  # Longer names are rejected, because a short symbol can stand for a very long name.
 
 _BUILTIN_TYPES = {
     "v": "void",
@@ -160,7 +160,8 @@ class SymbolReader:
     def name(self) -> str:
         """Parse the symbol as far as the function's name, and return the name."""
         name = self._nested(function=True) if self._accept("N") else self._unscoped(function=True)
-        if not name or self._peek() == "B":  # the name has an ABI tag, which cannot be read
+        # The mangled symbol has an ABI tag, which hatch-cubin cannot read.
+        if not name or self._peek() == "B":
             raise UnreadableSymbolError
         return name
 
@@ -221,7 +222,7 @@ class SymbolReader:
                 name += self._arguments()
             else:
                 name = "::".join(filter(None, (name, self._identifier())))
-            # other parts of the symbol cannot refer to the function, because it is not a type
+            # A mangled symbol can refer back only to types, and the function is not a type.
             if not function or self._peek() != "E":
                 self._remember(name)
         return name
@@ -232,7 +233,8 @@ class SymbolReader:
         for mark in reversed(marks):
             if mark != "K":
                 name += _POINTER[mark]
-            elif name.endswith(("*", "&")):  # a constant pointer, not a pointer to a constant
+            # The symbol means a constant pointer, and not a pointer to a constant.
+            elif name.endswith(("*", "&")):
                 raise UnreadableSymbolError
             else:
                 name = f"const {name}"

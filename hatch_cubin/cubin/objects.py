@@ -34,10 +34,10 @@ _PTX_NAME = re.compile(
 class LinkSymbols(NamedTuple):
     """The symbols that an input of a link defines and needs."""
 
-    strong: Collection[str] = ()  # only one input may define a strong symbol
-    weak: Collection[str] = ()  # several inputs may define a weak symbol
-    needed: Collection[str] = ()  # another input has to define a needed symbol
-    functions: Collection[str] = ()  # the device functions among the strong symbols
+    strong: Collection[str] = ()  # Only one input of the linker may define a strong symbol.
+    weak: Collection[str] = ()  # Several inputs of the linker may define a weak symbol.
+    needed: Collection[str] = ()  # The symbols that another input of the linker has to define.
+    functions: Collection[str] = ()  # The strong symbols that are device functions.
     shapes: Mapping[str, SymbolShape] = {}  # empty for PTX
 
 
@@ -179,7 +179,7 @@ def _describe_prototype(text: str) -> str:
     return f"returns {sizes[0]} and takes {', '.join(sizes[1:]) or 'nothing'}" if sizes else f"is {text}"
 
 
-# the letters of a prototype; a type smaller than an int is passed as an int ("i")
+# The letters for the types in a prototype. A type that is smaller than an int is passed as an int ("i").
 _SIZE_NAMES = {"v": "nothing", "i": "4 bytes", "l": "8 bytes"}
 _DESCRIBE_FIELD: Mapping[str, Callable[..., str]] = {
     "kind": _describe_kind,

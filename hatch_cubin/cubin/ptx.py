@@ -34,7 +34,7 @@ _LIMIT_NAMES = {
 class Directives(NamedTuple):
     """The archs in the `.target` directives of a PTX text, and whether the text is for a debugger."""
 
-    targets: tuple[tuple[int, str], ...]  # the number and the suffix of each arch, such as (90, "a")
+    targets: tuple[tuple[int, str], ...]  # The number and the suffix of each arch, such as (90, "a").
     debug: bool
 
 

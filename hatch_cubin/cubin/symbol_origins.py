@@ -18,7 +18,7 @@ _LIBRARIES = {
     "cooperative_groups": "cooperative groups",
 }
 _OTHER_ORIGIN = "the rest"
-_SYMBOL_ENTRY_SIZE = 24  # the bytes that each symbol has in the symbol table, without its name
+_SYMBOL_ENTRY_SIZE = 24  # The number of bytes for each symbol in the symbol table, without its name.
 _SYMBOL_TABLES = (".symtab", ".strtab")
 _DEBUG = "debug information"
 _PART_OF_SECTION = {".text": "code", ".rel": "relocations", ".debug": _DEBUG, ".nv_debug": _DEBUG}

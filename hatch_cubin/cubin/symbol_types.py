@@ -17,7 +17,7 @@ _QUALIFIER = {"K": "const", "V": "volatile", "VK": "const volatile"}
 _TRAILING_MARKS = re.compile(r"(?:\*(?:const volatile|const|volatile)?|&)+$")
 
 
-@functools.lru_cache(maxsize=256)  # cached, because the symbol is the same for each arch
+@functools.lru_cache(maxsize=256)  # cached: the symbol is the same for each arch
 def parameter_types(symbol: str) -> tuple[str, ...] | None:
     """Return the types of a kernel's parameters, such as `("float *", "int")` for `_Z5scaleIfLi4EEvPT_i`.
 
@@ -51,7 +51,7 @@ class _KernelSymbolReader(SymbolReader):
         super().__init__(text)
         self._template_arguments: list[
             list[str]
-            # A list of types for each argument of the kernel's template; a parameter pack has several types.
+            # For each argument of the kernel's template, a list of types. A parameter pack has several types.
         ] = []
         self._name_is_read = False
         self._depth = 0
@@ -59,7 +59,8 @@ class _KernelSymbolReader(SymbolReader):
     def types(self) -> list[str]:
         name = self.name()
         self._name_is_read = True
-        if name.endswith(">"):  # in a template's symbol, the type of the result comes before the parameters
+        # In the mangled symbol of a template function, the type of the result comes before the parameters.
+        if name.endswith(">"):
             self._type()
         found: list[str] = []
         while self._peek():
@@ -73,8 +74,8 @@ class _KernelSymbolReader(SymbolReader):
         """
         types = self._template_parameter()
         self._remember("")
-        # Two empty entries: the pack and its expansion each use a number for back-references, but no later
-        # part of a symbol refers to them.
+        # Two empty entries. In a mangled symbol, a parameter pack and its expansion each have a number, but
+        # nothing later refers to these numbers.
         self._remember("")
         return types
 
@@ -126,8 +127,8 @@ class _KernelSymbolReader(SymbolReader):
     def _argument(self) -> list[str]:
         if not self._accept("X"):
             return super()._argument()
-        # The symbol has `X` before an expression. Only an expression that is a template parameter is
-        # supported.
+        # In a mangled symbol, `X` comes before an expression. The only expression that is supported is the
+        # name of a template parameter.
         value = self._single_argument()
         if not self._accept("E"):
             raise UnreadableSymbolError

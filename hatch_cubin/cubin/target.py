@@ -23,10 +23,11 @@ _ARCH_FLAGS = {7: (0, 1 << 11), 8: (8, 1 << 3)}
 _TOOL_NOTES = ".note.nv.tkinfo"
 _ARCH_OPTION = re.compile(rb"(?<![^\0 ])-arch[ =]sm_([0-9]{2,4})([af]?)(?=[\0 ])")
 _TOOL_RELEASE = re.compile(rb"\brelease ([0-9]{1,3})\.[0-9]")
-_FIRST_NEW_LAYOUT = 100  # for sm_100 and newer archs, CUDA 12 writes cubins in the layout of CUDA 13.
-# This section exists only with the option -G. Sections .debug_… also exist with line numbers only.
+_FIRST_NEW_LAYOUT = 100  # For sm_100 and newer archs, CUDA 12 writes cubins in the layout of CUDA 13.
+# The section exists only if the code was compiled with -G. Sections .debug_… also exist in code that has only
+# line numbers.
 _DEBUG_SECTION = ".nv_debug_info_reg_sass"
-# the numbers of two attributes of LTO-IR: the arch's number, and a flag for arch-specific code such as sm_90a
+# The numbers of two attributes of LTO-IR: the arch's number, and a flag for code of one arch, such as sm_90a.
 _LTO_NUMBER, _LTO_EXACT = 1, 32
 
 ArchAndSuffix = tuple[int, str]  # such as (90, "a")
@@ -56,7 +57,7 @@ def differing_arch(data: bytes, arch: str) -> str | None:
     """
     real = arch_of(data)
     if data.startswith(LTO_MAGIC):
-        arch = arch.removesuffix("f")  # LTO-IR does not contain the suffix `f` of family-specific archs
+        arch = arch.removesuffix("f")  # LTO-IR does not store the suffix `f` of an arch.
     return None if real in (None, arch) else real
 
 

@@ -14,7 +14,7 @@ from ..planning.unit_plan import Module, Toolchain
 from ..project.source import Source, glob_regex
 
 ExpandArchs = Callable[[Sequence[str]], Iterable[Target]]
-# each arch, and the driver version that it needs (None if it is not known yet)
+# Each arch, with the driver version that it needs (None if it is not known yet).
 ArchEntries = Sequence[tuple[str, int | None]]
 
 
@@ -23,10 +23,10 @@ class ArchRequest(NamedTuple):
 
     spec: str
     where: str
-    # Whether a [[source]] or [[module]] table contains the entry, and so replaces the global `archs`.
+    # Whether the arch comes from a [[source]] or [[module]] table, which replaces the global `archs`.
     own: bool
     gives: tuple[Arch, ...]
-    left_out: tuple[tuple[Arch, str], ...]  # archs that are not built, each with the reason
+    left_out: tuple[tuple[Arch, str], ...]  # The archs that are not built, each with the reason.
 
     @property
     def place(self) -> str:
@@ -42,10 +42,10 @@ class GpuChoice(NamedTuple):
 
     arch: str | None
     rule: str | None = None
-    # the required driver version in the numbering of `cuDriverGetVersion`; None if it is not known yet
+    # The driver version that the code needs, as `cuDriverGetVersion` numbers it. None if it is not known yet.
     needs: int | None = None
     certain: bool = True
-    why: str | None = None  # the reason why the GPU would load nothing
+    why: str | None = None  # The reason why the GPU could not load any code.
 
 
 def arch_requests(
@@ -68,7 +68,7 @@ def _requested_specs(config: Config, module: Module) -> tuple[Sequence[str], Seq
             return table.archs, _spec_places(config, len(table.archs), "module", index), True
     if produced and produced.rule.archs:
         return produced.rule.archs, [produced.producer] * len(produced.rule.archs), True
-    # if several tables match, the last table takes precedence
+    # If several tables match, the last of them takes precedence.
     for index, rule in reversed([*enumerate(config.source)]):
         if rule.archs and glob_regex(rule.path).fullmatch(path):
             return rule.archs, _spec_places(config, len(rule.archs), "source", index), True

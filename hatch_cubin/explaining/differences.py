@@ -93,7 +93,7 @@ def _arch_distance(was: str, now: str) -> SortKey:
 def differences(was: Inputs, now: Inputs) -> tuple[Difference, ...]:
     """Return all inputs that differ, beginning with inputs that people change most often."""
     found = tuple(_differences(was, now))
-    # cuda.core is not an input of the compiler, but computes a part of the cache key
+    # The compiler does not use cuda.core, but cuda.core computes a part of the cache key.
     if not found and was["cuda_core"] != now["cuda_core"]:
         return (Difference("cuda_core", None, was["cuda_core"], now["cuda_core"]),)
     return found
@@ -149,7 +149,8 @@ def _compare_header_trees(was: Inputs, now: Inputs) -> Iterator[Difference]:
         for inputs in (was, now)
     )
     for name in dict.fromkeys((*before, *after)):
-        # compared by digest, because a new version with the same content does not change the key
+        # Headers are compared by digest, because a new version with the same content does not change the
+        # cache key.
         if was["headers"].get(name) != now["headers"].get(name):
             yield Difference("headers", name, before.get(name), after.get(name))
 
@@ -197,18 +198,18 @@ def _by_tree_name(trees: Iterable[str]) -> dict[str, str]:
     return {_tree_name(tree): tree for tree in trees}
 
 
-# The inputs whose values are split into named parts before the comparison, and the function that splits them.
+# For some inputs, a function that splits the value into named parts before the comparison.
 _SPLIT_INTO_PARTS: Mapping[str, Callable[[Any], Mapping[str, str]]] = {
     "define": _macro_values,
     "headers": _user_headers,
     "linked": _linked_inputs,
     "trees": _by_tree_name,
 }
-# The inputs whose comparison depends on other inputs, and the function that compares them.
+# For some inputs, a function that compares them, because the comparison depends on other inputs.
 _COMPARE_WITH_OTHERS: Mapping[str, Callable[[Inputs, Inputs], Iterable[Difference]]] = {
     "assembled": _compare_assembled,
     "builds": _compare_header_trees,
-    # The function `differences` compares the version of cuda.core, if no other input differs.
+    # The function `differences` compares the version of cuda.core if no other input differs.
     "cuda_core": lambda _was, _now: (),
     "search": _compare_search,
 }

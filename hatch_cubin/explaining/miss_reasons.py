@@ -24,7 +24,7 @@ REASONS = {
     "unsigned": "the unit's cache entry is not signed, but HATCH_CUBIN_REQUIRE_SIGNED requires a signature",
     "untrusted": "the unit's cache entry is signed with a key that is not in trusted-keys",
     "forged": "the unit's cache entry has a signature that was made for other bytes",
-    "differs": "",  # the output lists the differing inputs instead of a sentence
+    "differs": "",  # The output lists the inputs that differ, and not a sentence.
 }
 
 
@@ -35,7 +35,7 @@ class UnitLookup(NamedTuple):
     hit: Compiled | None = None
     reason: str | None = None
     nearest: NearestUnit | None = None
-    signed_with: str | None = None  # the public key of the signature, if this key is not trusted
+    signed_with: str | None = None  # The public key that made the signature, if the key is not trusted.
 
     @property
     def module(self) -> str:

@@ -148,12 +148,21 @@ class Project:
         return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
 
     def warn_of_variables(self) -> None:
-        """Warn of environment variables that look like hatch-cubin's variables but have no effect."""
+        """Warn of environment variables without effect, and print those that change what is compiled."""
         for message in variables_unread(self.environ):
             self.warn(message)
         for note in variables_of_others(self.environ):
             self.inform(note)
+        for variable, key in self.variables_that_change_units().items():
+            place = self.config.place
+            at = f" ({place.of(key)})" if place.has(key) else ", which the table does not set"
+            self.inform(f"{variable}={self.environ[variable]} replaces {key!r}{at}")
         self._warn_of_idle_store_settings()
+
+    def variables_that_change_units(self) -> dict[str, str]:
+        """Return the variables in the environment that replace 'archs' or 'toolkit', each with this key."""
+        variables = {self.config.replaced.get(key, ""): key for key in ("archs", "toolkit")}
+        return {each: key for each, key in variables.items() if each in self.environ}
 
     def _warn_of_idle_store_settings(self) -> None:
         # Credentials are sent only to a remote cache whose URL is in the environment (see
@@ -419,9 +428,7 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
     home = project.tree.source_root_of(pattern)
     if home is not None and home.is_partial and not home.folder.is_dir():
         folder = home.path_from_project
-        return (
-            f"this project is an sdist (it has PKG-INFO) without {folder}: build the sdist with hatch-cubin"
-        )
+        return f"this sdist (it has PKG-INFO) does not contain {folder}: build the sdist with hatch-cubin"
     if project.tree.disk_path(pattern).is_dir():
         return f'the path is a folder: write "{pattern}/**/*.cu" for the sources in the folder'
     if not is_glob(pattern):

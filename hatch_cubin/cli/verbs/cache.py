@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 _HINTS = {
     "damaged": "the next build that needs this entry compiles it again",
-    "orphaned": "builds cannot use this file: 'hatch-cubin cache gc' removes old files",
-    "foreign": "builds ignore this file: remove it",
+    "orphaned": "builds cannot use this file: 'hatch-cubin cache gc --unused-for 30d' later removes it",
+    "foreign": None,  # the user may need this file
 }
-_ELSEWHERE = "remove the file at this path, or set another folder with HATCH_CUBIN_CACHE_DIR or cache-dir"
+_ELSEWHERE = "set another folder with HATCH_CUBIN_CACHE_DIR or cache-dir"
 _MERGED = "name a cache folder: 'hatch-cubin cache dir' prints it on the other machine"
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -102,7 +102,8 @@ def run(args: argparse.Namespace) -> Answer:
 
 def _dir(args: argparse.Namespace) -> Answer:
     folder = _configured_folder(args)
-    return Answer({"folder": str(folder)}, [str(folder)], [*_obstacles(folder)])
+    problems, warnings = [*_obstacles(folder)], [*housekeeping.shared_folder(folder)]
+    return Answer({"folder": str(folder)}, [str(folder)], problems, warnings)
 
 
 def _stats(args: argparse.Namespace) -> Answer:
@@ -176,12 +177,12 @@ def _fsck(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     there = audit(folder)
     if any(each.kind == "damaged" for each in there.found):
-        # A build that finds its result in the user's file of recent facts does not read the cache entry.
+        # A build does not read a cache entry if the user's recorded facts already contain the result.
         user_folders.remove_recalled_facts()
     facts = {"folder": str(folder), **there._asdict(), "found": [each._asdict() for each in there.found]}
     said = f"{_entries(there.entries)} undamaged, {size(there.bytes)}"
     problems = [_of_finding(each) for each in there.found]
-    return Answer(facts, [str(folder), said], problems)
+    return Answer(facts, [str(folder), said], problems, [*housekeeping.shared_folder(folder)])
 
 
 def _of_finding(finding: Finding) -> Problem:

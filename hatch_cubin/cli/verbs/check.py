@@ -140,7 +140,8 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
     if missing:
         return None, missing, []
     warnings: list[Problem] = []
-    with contextlib.suppress(ConfigError):  # for example, hatchling is not installed
+    # The project cannot be opened, for example because hatchling is not installed.
+    with contextlib.suppress(ConfigError):
         project = open_project.open_project(folder, os.environ, None, verbose=False)
         warnings += open_project.build_warnings(project)
     return f"{place.file} {place}", (), warnings

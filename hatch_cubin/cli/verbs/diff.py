@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> Answer:
         bundles = [facts for side in both for facts in side.bundles.values()]
         try:
             write_page(args.html, html_page(title, bundles, {}, parts))
-        except BundleError as exc:  # the comparison must be printed even if the HTML page cannot be written
+        except BundleError as exc:  # The comparison must be printed even if the HTML page cannot be written.
             problems += exc.problems
     sizes = {"before": before.bytes, "after": after.bytes}
     facts = {"before": before.path, "after": after.path, "bytes": sizes, "bundles": diffs}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ...project.source_roots import ProjectTree
     from ...toolkit.toolkit import Toolkit
 
-_SHOWN = 8  # without -v, at most this many items of a list are printed
+_SHOWN = 8  # The most items of a list that are printed without -v.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +138,7 @@ def _chosen(
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
         module = job.unit.module
-        short = module.short_name  # the warning at run time shows its digits
+        short = module.short_name  # The loader's warning shows the same digits of the key.
         named = (module.source.path_for_globs, module.base, module.name, module.part_of)
         for name in dict.fromkeys((*module.sources, *named, short, short.rpartition(":")[2])):
             by_name.setdefault(name, []).append(job)

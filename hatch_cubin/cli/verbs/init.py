@@ -28,7 +28,7 @@ from ...frontends import open_project
 from ...project.source import BUNDLE_FOLDER
 from ..verb_base import Answer, folder_argument, json_argument
 
-# The archs that `nvcc -arch=all-major` compiles for, with every toolkit of CUDA 13 so far.
+# `nvcc -arch=all-major` compiles for these archs in every release of CUDA 13 so far.
 ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120")
 TOOLKIT = "13.0"
 
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> Answer:
         )
     packages = _packages(root, backend, place)
     has_frontend = backend in (*table_location.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
-    # If this is false, only the command 'hatch-cubin bundle' builds the kernels.
+    # If the value is false, only the command 'hatch-cubin bundle' builds the kernels.
     builds_kernels = has_frontend or is_new
     if builds_kernels:
         _require(files, pyproject, backend)
@@ -131,7 +131,7 @@ class _Files:
         if name in self._texts:
             return self._texts[name]
         path = self.root / name
-        if path.exists() and not (path.is_file() or path.is_dir()):  # opening a pipe would block forever
+        if path.exists() and not (path.is_file() or path.is_dir()):  # Opening a pipe would block forever.
             what = "cannot be read: it is not a regular file"
             raise ConfigError(problem("not-a-regular-file", what, Location(name)))
         try:
@@ -197,7 +197,7 @@ def _replace(path: Path, data: bytes) -> None:
     """Replace a file in one step, so that a full disk does not destroy the user's file."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with open(beside, "xb") as file:  # mode "x": fail if the file exists
+        with open(beside, "xb") as file:  # With the mode "x", `open` fails if the file exists.
             file.write(data)
         if path.exists():
             shutil.copymode(path, beside)
@@ -229,7 +229,7 @@ def _table_place(root: Path) -> tuple[TableLocation, bool, list[Mapping[str, Any
 def _packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
     """Return the folder of each package of the project that is known before the first build."""
     if backend in table_location.HATCH_BACKENDS:
-        with contextlib.suppress(ConfigError):  # hatchling is not installed, or cannot build the project yet
+        with contextlib.suppress(ConfigError):  # hatchling is not installed, or cannot build the project yet.
             return open_project.packages(root, backend, place)
     return open_project.found_packages(root)
 

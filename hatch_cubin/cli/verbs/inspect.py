@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> Answer:
         if args.html is not None:
             title = _title([result["path"] for result in results])
             write_page(args.html, html_page(title, bundles, times, _difference(results)))
-    except BundleError as exc:  # the facts must be printed even if the HTML page cannot be written
+    # The facts about the wheel must be printed even if the HTML page cannot be written.
+    except BundleError as exc:
         problems += exc.problems
     lines = [line for bundle in bundles for line in (*_lines(bundle), "")][:-1]
     return Answer(

@@ -34,15 +34,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Write the lock file, or compare the existing file with the contents that would be written."""
-    # The producers run again, because the lock must contain their present results.
+    # `lock` runs the producers again, because the lock file must contain their present results.
     project = replace(open_project(args), recalls_texts=False)
+    _refuse_variables(project)
     check_build(project)
     if args.check:
-        # Producers may be skipped, so the compiler alone is required.
+        # `lock --check` may skip producers, so only the compiler is required here.
         require_compiler(_without_producers(project))
         return _check(project)
     require_compiler(project)
     return _write(project)
+
+
+def _refuse_variables(project: Project) -> None:
+    """Raise CheckError if the lock would not be the lock of the table, because variables replace its keys."""
+    if problems := [
+        problem(
+            "variable-changes-lock",
+            f"{variable} is set, but a lock is for the value of {key!r} in {project.config.place.file}",
+            hint=f"unset {variable}, or write its value in {key!r} and then unset {variable}",
+        )
+        for variable, key in project.variables_that_change_units().items()
+    ]:
+        raise CheckError(*problems)
 
 
 def _without_producers(project: Project) -> Project:

@@ -25,7 +25,7 @@ from ...errors import BundleError, Location, problem
 from ...wheels.reading.bundles import OpenedWheel, open_wheel
 from ..verb_base import Answer, json_argument, size
 
-_PATIENCE_S = 10.0  # seconds to wait for another process that splits a wheel into the same folder
+_PATIENCE_S = 10.0  # How many seconds to wait for another process that splits a wheel into the same folder.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +97,7 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
         _refuse_wrong_tags(opened)
     _refuse_other_builds(into, path, parts.labels)
     index = into / parts.described_in
-    # Raise an error for an invalid index before any wheel is written.
+    # An invalid index must be reported before any wheel is written.
     _with_existing_labels(index, parts.labels)
     with repack.open_wheel(path) as wheel:
         names = [path.name]

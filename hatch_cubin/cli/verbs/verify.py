@@ -97,7 +97,7 @@ def _checked(what: str, again: _Rebuilder | None) -> Answer:
                 lines += _summary(bundle, comparison)
                 problems += _findings(bundle, comparison, again)
                 problems += _not_of_project(bundle, others)
-    except HatchCubinError as exc:  # the problems that were found before the error must still be reported
+    except HatchCubinError as exc:  # The problems that were found before the error are reported too.
         problems += exc.problems
     return Answer({**facts, "ok": not problems}, lines, problems)
 
@@ -133,10 +133,10 @@ class _Rebuilder:
     def __init__(self, args: argparse.Namespace) -> None:
         self._opened = _once(lambda: _opened_project(args))
         self._rebuilt: dict[tuple[str, bool], Callable[[], Rebuilt]] = {}
-        self._named: set[str] = set()  # digests of the manifests of all wheels on the command line.
-        # The manifests of wheels that were compared, by the manifest's digest.
+        self._named: set[str] = set()  # The digests of the manifests of all wheels on the command line.
+        # The manifest of each wheel that was compared, by its digest.
         self._wholes: dict[str, Manifest] = {}
-        # Path of a companion wheel → its import package and its companion.json.
+        # For each companion wheel, by path: its import package and its companion.json.
         self._parts: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
     def project(self, opened: OpenedWheel) -> Project:
@@ -233,7 +233,7 @@ def _compare(again: _Rebuilder, opened: OpenedWheel) -> tuple[Bundle, RebuildCom
 
     project = again.project(opened)
     bundle = _bundle_of(project, opened)
-    if EDITABLE_FILE in bundle.packed_sizes:  # the bundle of an editable install is never packed
+    if EDITABLE_FILE in bundle.packed_sizes:  # The bundle of an editable install is never packed.
         project = replace(project, config=replace(project.config, pack=False))
     bill = sbom_of(opened, bundle)
     again.note_whole(bundle)
@@ -258,7 +258,7 @@ def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
 
 
 def _own(project: Project, opened: OpenedWheel) -> list[Bundle]:
-    # In a wheel, the path of a bundle shows to which package the bundle belongs.
+    # The path of a bundle in a wheel shows to which package the bundle belongs.
     if opened.archive is not None:
         return bundles_of_package(opened, project.package)
     # The folder is None in the manifest of a bundle without kernels.
@@ -312,11 +312,11 @@ def _findings(bundle: Bundle, comparison: RebuildComparison, again: _Rebuilder) 
             wrong = _about(verdict, count(len(units), "unit"))
             hint = wrong.hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
             if verdict == "other inputs" and not why and again.has_producers():
-                hint = f"{hint}; if they are the same, a producer has returned another text"
+                hint = f"{hint}; if the commit is right, a producer has returned a different text"
             yield wrong._replace(where=where, hint=hint, details=(*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
-    # If compiled code differs, the manifest differs too: report other files only if all compiled code is
-    # equal.
+    # If compiled code differs, the manifest differs too. Other files are reported only if all compiled code
+    # is equal.
     if files and {*comparison.verdicts.values()} <= _UNCHANGED:
         what = f"the rebuild differs in {count(len(files), 'file')} although all compiled code is equal"
         details = (*files, *_toolchain(comparison))

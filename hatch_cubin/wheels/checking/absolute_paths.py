@@ -22,7 +22,7 @@ _FOLDERS = (
     rb"__w|build|builds|data|github|home|host|io|mnt|opt|private|project|root|srv|tmp|usr/local|Users|var|work"
     rb"|workspace|workspaces"
 )
-# The pattern requires so many characters that machine code does not match by chance.
+# The pattern requires many characters, so that machine code does not match by chance.
 _UNIX = rb"(?<![\w.:/\\@~+-])/(?:%b)/[\w.+@~-][\w.+@~/-]{3,}" % _FOLDERS
 _WINDOWS = rb"(?<!\w)[A-Za-z]:\\\\?[\w.+@~ -]{3,}(?:\\\\?[\w.+@~ -]{2,})+"
 _PATH = re.compile(rb"%b|%b" % (_UNIX, _WINDOWS))

@@ -38,7 +38,7 @@ from .size_advice import largest_files, size_problem
 from .stray_files import stray_problems
 from .wheel_tags import tag_problems, tag_warnings
 
-PYPI_MAX_BYTES = 100_000_000  # the default limit of PyPI for a file
+PYPI_MAX_BYTES = 100_000_000  # PyPI's default limit for the size of a file.
 _MAX_SHOWN = 10
 _NAME_FIELDS: tuple[Literal["kernel", "module"], ...] = ("kernel", "module")
 
@@ -122,7 +122,8 @@ def _check_bundle(
     bundle: Bundle, capabilities: Sequence[int], fallback: FallbackReader | None
 ) -> BundleCheck:
     facts = survey(bundle, fallback)
-    # Even in a wheel variant, the manifest lists the code of all variants, from which the loader chooses.
+    # The manifest of a wheel variant also lists the code of all other variants, because the loader chooses
+    # from the whole list.
     manifest = manifest_of(bundle)
     units = units_in_files(facts) if manifest.wheel_variant is None else units_in_manifest(manifest)
     covers = coverage(units, capabilities_of(manifest, capabilities or promised_capabilities(units)))
@@ -215,8 +216,8 @@ def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
         condition = ", if the source defines the kernels for these GPUs" if absent_from else ""
         ways.append(f"add {', '.join(archs)} to the archs of these kernels{condition}")
     return (
-        f"{', and '.join(ways)}; or list the wheel's GPUs with --gpu, "
-        "or the kernels that need not run on all GPUs with --except"
+        f"{', and '.join(ways)}; or set --gpu to the GPUs that the wheel is for, "
+        "or --except to the kernels that need not run on all GPUs"
     )
 
 

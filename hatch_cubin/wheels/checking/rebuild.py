@@ -57,8 +57,9 @@ class RebuildComparison:
     """The result of comparing the bundle in a wheel with a rebuild of the project."""
 
     verdicts: Mapping[ModuleAndArch, UnitVerdict]
-    files: Mapping[str, bool]  # name of a file without compiled code → whether its bytes are equal
-    toolchain: tuple[tuple[str, str, str], ...]  # tool, its version in the wheel, its version in the rebuild
+    files: Mapping[str, bool]  # For each file without compiled code, by name: whether its bytes are equal.
+    # A tool, its version in the wheel, and its version in the rebuild.
+    toolchain: tuple[tuple[str, str, str], ...]
 
 
 def rebuild(project: Project) -> Rebuilt:
@@ -83,7 +84,7 @@ def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebui
     for name in {*bundle.packed_sizes} - {*shipped}:
         with contextlib.suppress(
             BundleError
-        ):  # a damaged file counts as different, and `verify` reports the damage
+        ):  # A damaged file counts as different here. `verify` reports the damage.
             shipped[name] = bundle.read(name)
     if bill is not None:
         shipped[sbom.NAME] = bill

@@ -52,7 +52,7 @@ def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for bundle in opened.bundles:
         try:
             manifest, bill = manifest_of(bundle), sbom_of(opened, bundle)
-        except BundleError:  # other checks report an unreadable file
+        except BundleError:  # Other checks report a file that cannot be read.
             paths = []
             continue
         if bill is None:
@@ -64,7 +64,7 @@ def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for path in paths:
         what = "is a bill of materials that does not belong to any bundle in the wheel"
         yield problem("sbom-of-other-package", what, opened.at(path))
-    # A copied bundle need not have a bill of materials if another bundle in the wheel has one.
+    # A copy of a bundle need not have a bill of materials if another bundle in the wheel has one.
     if opened.archive is not None and len(without) == len(opened.bundles):
         for bundle, manifest in without:
             if manifest.modules or not manifest.skipped:
@@ -90,7 +90,7 @@ def _package_named_in(data: bytes) -> str:
         name: str = json.loads(data)["metadata"]["component"]["name"]
         return name.removesuffix(f".{BUNDLE_FOLDER}")
     except NOT_OURS:
-        return "?"  # the component does not have the name of a package
+        return "?"  # The component's name is not the name of a package.
 
 
 def _differences(data: bytes, manifest: Manifest, place: str | None, where: Location) -> Iterator[Problem]:

@@ -31,11 +31,14 @@ from ..reading.coverage import (
 from ..reading.survey import arch_order, manifest_of
 
 _LARGEST = 5
-_MAX_TRIED_BYTES = 16 << 20  # if a bundle is larger, only a sample of this size is packed
-_MIN_SHARE = 0.01  # a change that saves a smaller share of the wheel is not suggested
+# The most bytes of a bundle that are packed to estimate the saving. Of a larger bundle, only a sample is
+# packed.
+_MAX_TRIED_BYTES = 16 << 20
+_MIN_SHARE = 0.01  # The smallest saving for which a change is suggested, as a share of the wheel's size.
 
 
-_FilePosition = tuple[str, "int | None"]  # the name of a file, and the offset in the unpacked file
+# The name of a file, and the offset of the code in the unpacked file.
+_FilePosition = tuple[str, "int | None"]
 
 
 class Remedy(NamedTuple):
@@ -78,7 +81,7 @@ def remove_large_wheel(path: str, max_size: int, where: Location) -> NoReturn:
     name, total = os.path.basename(path), os.path.getsize(path)
     what = f"{name} has {decimal(total)}, but max-size allows only {decimal(max_size)}"
     details: tuple[str, ...] = ()
-    # `open_wheel` fails if the wheel has no kernels.
+    # If a wheel has no kernels, `open_wheel` raises an error.
     with contextlib.suppress(BundleError), open_wheel(path) as opened:
         details = _details(opened)
     os.unlink(path)
@@ -98,9 +101,10 @@ def _bundle_remedies(bundle: Bundle, total: int) -> Iterator[Remedy]:
     except BundleError:
         return
     yield from _leaving_out_an_arch(bundle, manifest)
-    if manifest.wheel_variant is None:  # a wheel variant cannot be split again
+    if manifest.wheel_variant is None:  # `split` cannot split a wheel variant again.
         yield from _splitting(bundle, manifest, total)
-    if manifest.blocks is None:  # packing already removes code that several modules have in common
+    # Code that is the same in several modules is compressed away in packed bundles.
+    if manifest.blocks is None:
         yield from _packing(bundle, manifest)
         yield from _instantiating(bundle, manifest)
 
@@ -143,7 +147,7 @@ def _consequence(manifest: Manifest, arch: str) -> str:
     """Describe what GPUs would run if a wheel did not contain code for *arch*."""
     units = units_in_manifest(manifest)
     numbers = promised_capabilities(units)
-    # The compute capability of a future GPU, which needs PTX.
+    # The compute capability of an imaginary future GPU, which needs PTX.
     newer = 10 * (max(numbers, default=0) // 10 + 1)
     numbers = [*numbers, newer]
     before = count_by_gpu(coverage(units, numbers))
@@ -178,7 +182,7 @@ def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
         packed = sum(
             len(pack(b"".join(bundle.read(files[piece.sha256]) for piece in block.pieces))) for block in tried
         )
-    except (ImportError, BundleError):  # this Python has no lzma, or the wheel is damaged
+    except (ImportError, BundleError):  # Python does not have lzma, or the wheel is damaged.
         return
     forecast = round(packed * total / max(sum(block.size for block in tried), 1))
     yield Remedy("pack = true", sum(bundle.packed_sizes.get(file) or 0 for file in manifest.files) - forecast)

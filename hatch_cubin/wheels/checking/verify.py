@@ -55,7 +55,8 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
             bundle.at(name),
         )
     for name, kind in bundle.not_files.items():
-        # The files of every bundle are left out here, because reading such a file already reports a pipe.
+        # The files of the bundles are left out here, because hatch-cubin already reports a pipe when it reads
+        # them.
         if name not in {*FILES_OF_EVERY_BUNDLE, *entries} and (name in known or kind != "is a folder"):
             yield problem("not-a-regular-file", f"{kind}, but should be a file", bundle.at(name))
     yield from _index_problems(bundle, manifest)
@@ -79,7 +80,7 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
             continue
         elif isinstance(data, bytes):
             yield from _unit_problems(bundle, manifest, entry, data)
-        elif manifest.blocks is None or entry.file not in reported:  # a damaged block is reported only once
+        elif manifest.blocks is None or entry.file not in reported:  # A damaged block is reported only once.
             reported.add(entry.file)
             yield from data.problems
 
@@ -105,9 +106,9 @@ def _index_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
         built = {(module.name, entry.arch) for module in manifest.modules for entry in module.entries}
         for name, arch in sorted(listed ^ built):
             if (name, arch) in built:
-                what = f"does not have a key of {name} for {arch}, but the manifest lists this code"
+                what = f"does not have the cache key of {name} for {arch}, but the manifest lists this code"
             else:
-                what = f"has a key of {name} for {arch}, but the manifest does not list this code"
+                what = f"has a cache key of {name} for {arch}, but the manifest does not list this code"
             yield problem("keys-differ", what, bundle.at("keys.json"))
 
 
@@ -130,7 +131,9 @@ def _unknown_loader(bundle: Bundle, name: str, version: str) -> Problem:
     if loader_releases.is_newer(version):
         what = f"was made by a newer hatch-cubin, {version}"
         return problem("newer-release", what, where, "upgrade hatch-cubin to verify this wheel")
-    what = f"names hatch-cubin {version} as its builder, which hatch-cubin {__version__} does not know"
+    what = (
+        f"names hatch-cubin {version} as its builder, but hatch-cubin {__version__} does not know {version}"
+    )
     return problem(
         "unknown-release",
         what,
@@ -244,7 +247,7 @@ def _label_problems(
     """Yield a problem if the manifest's arch, driver version or parameters do not fit a compiled file."""
     arch = parse_arch(entry.arch)
     if (entry.kind, entry.arch) != ("ptx" if arch.is_ptx else "cubin", str(arch)):
-        what = f"is not a {entry.kind} for {entry.arch}, but the manifest lists it so"
+        what = f"is not a {entry.kind} for {entry.arch}, but the manifest says that it is"
         yield problem("wrong-arch", what, where)
     major = re.match(r"[0-9]{1,4}(?=\.)", str(manifest.toolchain.get("nvrtc")))
     known = {name: [(*each[:2],) for each in listed] for name, listed in entry.parameters.items()}
@@ -270,7 +273,7 @@ def _parameter_places(data: bytes, entry: ManifestEntry) -> dict[str, list[tuple
     found: Mapping[str, Sequence[tuple[int, int]] | None]
     if entry.is_ptx:
         found = ptx_parameters(data.decode())
-    else:  # if the manifest does not list resources, the build could not read the cubin's attributes
+    else:  # If the manifest lists no resources, the build could not read the attributes of the cubin.
         kernels = read_kernels(data) if entry.resources else {}
         found = {symbol: kernel.parameters for symbol, kernel in kernels.items()}
     named = {name: found.get(symbol) for name, symbol in entry.kernels.items()}

@@ -27,7 +27,7 @@ _METADATA_FIELDS = {
 }
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
 _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
-_WINDOWS_DATA_MODEL = "llp64"  # `long` has 32 bits on Windows
+_WINDOWS_DATA_MODEL = "llp64"  # On Windows, `long` has 32 bits.
 
 
 def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:

@@ -17,7 +17,7 @@ class ComparedWheel(NamedTuple):
     path: str
     title: str
     bytes: int | None
-    bundles: Mapping[str, BundleFacts]  # the bundles in the wheel, by the name of their package
+    bundles: Mapping[str, BundleFacts]  # The bundles of the wheel, by the name of their package.
 
 
 def compared_wheel(path: str, bundles: Iterable[BundleFacts]) -> ComparedWheel:

@@ -12,9 +12,9 @@ from ..reading.survey import BundleFacts, KernelFacts, TotalFacts, UnitFacts, ar
 
 Resource = Literal["spills", "registers", "stack", "shared"]
 RESOURCES: tuple[Resource, ...] = ("spills", "registers", "stack", "shared")  # the most costly first
-FAIL_ON_KINDS = ("lost", "signatures", *RESOURCES, "size")  # the values of --fail-on
+FAIL_ON_KINDS = ("lost", "signatures", *RESOURCES, "size")  # The possible values of --fail-on.
 
-_KernelName = tuple[str, str]  # the names of the module and of the kernel
+_KernelName = tuple[str, str]  # The name of the module and the name of the kernel.
 
 
 class Sizes(TypedDict):
@@ -116,7 +116,7 @@ class FailLimit(NamedTuple):
     """A limit of `--fail-on`: how much a resource or the size may grow."""
 
     what: str
-    text: str  # the limit as the user wrote it
+    text: str  # The limit, as the user wrote it.
     amount: float = 0
     percent: bool = False
 

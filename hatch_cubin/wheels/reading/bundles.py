@@ -21,11 +21,12 @@ from ...common.sizes import size
 from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER
 
-COMPANION_FILE = "companion.json"  # a file of each companion wheel, with the name of the main wheel.
-# These compression methods are allowed, because Python can limit the unpacked size only for them.
+# A file of each companion wheel, which contains the name of the main wheel.
+COMPANION_FILE = "companion.json"
+# Only these compression methods are allowed, because Python can limit the unpacked size only for them.
 _WHEEL_COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _PIECE_BYTES = 1 << 20
-_TAIL_BYTES = 22 + (1 << 16)  # a zip archive ends with a record that has at most this many bytes
+_TAIL_BYTES = 22 + (1 << 16)  # The largest size of the record at the end of a zip archive.
 _HOW_TO_BUILD = (
     "build a wheel with 'hatch build', 'uv build', 'pipx run hatch build' or 'pip wheel --no-deps .'"
 )
@@ -77,7 +78,7 @@ class OpenedWheel:
     path: str
     bundles: tuple[Bundle, ...]
     archive: zipfile.ZipFile | None = None
-    companion: str | None = None  # the name of the import package, if the opened wheel is a companion
+    companion: str | None = None  # The name of the import package, if the wheel is a companion.
 
     def at(self, name: str) -> Location:
         """Return the path of the file *name*, in the wheel or folder, for a message."""
@@ -273,7 +274,7 @@ def _find_companion(archive: zipfile.ZipFile) -> str | None:
 def _bundles_in_archive(archive: zipfile.ZipFile) -> Iterator[Bundle]:
     bundles: dict[str, dict[str, int | None]] = {}
     for member in archive.infolist():
-        # The name is not normalized, because `a//b` and `a/b` are different files in an archive.
+        # The path is not normalised, because `a//b` and `a/b` are different files in an archive.
         parts = member.filename.split("/")
         inside = parts.index(BUNDLE_FOLDER) + 1 if BUNDLE_FOLDER in parts else len(parts)
         if name := "/".join(parts[inside:]):

@@ -79,7 +79,7 @@ class Companions:
                 self.read(package, COMPANION_FILE)
             except FileElsewhereError:
                 absent.append(known["project"])
-            except BundleError:  # a damaged companion is reported when its files are read
+            except BundleError:  # If a companion is damaged, this is reported when its files are read.
                 continue
         return absent
 

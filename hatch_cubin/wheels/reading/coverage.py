@@ -16,7 +16,7 @@ _MAX_ROWS = 40
 _NOTHING = "nothing"
 
 
-# The chosen arch and the required driver, one pair for each GPU.
+# For each GPU: the chosen arch, and the driver version that it needs.
 ChoicePerGpu = tuple[tuple[str | None, int | None], ...]
 
 
@@ -111,7 +111,7 @@ def coverage(units: Iterable[ShippedUnit], capabilities: Iterable[int]) -> list[
             of_module.setdefault(unit.module, []).append(unit.arch)
             for kernel in unit.kernels:
                 having.setdefault((unit.module, kernel), []).append((unit.arch, unit.min_driver))
-    # Results are kept, because most kernels are compiled for the same archs.
+    # cached: most kernels are compiled for the same archs
     known: dict[tuple[tuple[str, int], ...], list[ServedGpu]] = {}
     covers: list[KernelCover] = []
     for (module, kernel), shipped in having.items():

@@ -14,7 +14,7 @@ from .markup import breakable, escaped, scrolling, section_html
 from .report import ReportSection
 from .survey import BundleFacts, KernelFacts, UnitFacts, bundle_summary
 
-CompileTimes = Mapping[tuple[str, str], float]  # the compile time in seconds, by module and arch
+CompileTimes = Mapping[tuple[str, str], float]  # The compile time in seconds for each module and arch.
 
 _HTML_FILES = Path(__file__).with_name("html")
 _COLOURS = 8

@@ -16,7 +16,7 @@ class ReportTable(NamedTuple):
     rows: Sequence[Sequence[str]]
     numbers: Collection[int] = ()
     names: Collection[int] = ()
-    marked: Collection[str] = ()  # the texts of cells to highlight as warnings
+    marked: Collection[str] = ()  # The texts of table cells that are highlighted as warnings.
 
 
 class ReportSection(NamedTuple):

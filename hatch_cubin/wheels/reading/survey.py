@@ -21,8 +21,9 @@ from ...project.source import ptx_entries
 from .bundles import Bundle, FileElsewhereError
 from .compiled_code import packed_size, packed_size_of_file, read_results
 
-KernelUsage = Mapping[str, Mapping[str, int]]  # the resources of kernels, by symbol
-FallbackReader = Callable[[bytes], KernelUsage]  # reads cubins that `cubin/elf.py` cannot read
+KernelUsage = Mapping[str, Mapping[str, int]]  # The resources of each kernel, by symbol.
+# A function that reads cubins which `cubin/elf.py` cannot read.
+FallbackReader = Callable[[bytes], KernelUsage]
 
 _LARGEST_SHOWN = 5
 _TOOL_TITLES = {"nvrtc": "NVRTC", "nvjitlink": "nvJitLink", "cuda_core": "cuda-core"}
@@ -128,7 +129,7 @@ class _ResultFacts(TypedDict):
     problem: str | None
     content: Mapping[str, int]
     digests: Mapping[str, str]
-    limits: Mapping[str, Mapping[str, Sequence[int]]]  # the launch limits of kernels, by symbol
+    limits: Mapping[str, Mapping[str, Sequence[int]]]  # The launch limits of each kernel, by symbol.
     tile: bool  # whether the kernels are tile kernels
 
 
@@ -258,8 +259,8 @@ def _examine(
     }
     if isinstance(data, BundleError):
         what = data.problems[0].what
-        # The kernels of a missing companion wheel are listed, because the loader finds them after its
-        # installation.
+        # The list contains the kernels of a missing companion wheel, because the loader finds them after the
+        # companion is installed.
         known = entry.kernels.values() if isinstance(data, FileElsewhereError) else ()
         return {**found, "usage": {symbol: {} for symbol in known}, "problem": what}
     whole = {"all": file_digest(data)}
@@ -285,7 +286,7 @@ def _limits(data: bytes, entry: ManifestEntry) -> Mapping[str, Mapping[str, Sequ
         return ptx_limits(data.decode("utf-8", "replace"))
     try:
         return read_limits(data)
-    except ValueError:  # launch limits are optional: the resources may still be readable
+    except ValueError:  # If the launch limits cannot be read, the resources may still be readable.
         return {}
 
 

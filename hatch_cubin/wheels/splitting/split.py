@@ -32,7 +32,7 @@ class CompanionWheel(NamedTuple):
     """A companion wheel, which contains the compiled code for one arch."""
 
     name: str
-    metadata: str  # the path of the .dist-info folder
+    metadata: str  # The path of the wheel's .dist-info folder.
     files: Mapping[str, bytes]
 
 
@@ -85,10 +85,11 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
     manifest, home = manifest_of(bundle), _read_metadata(opened, wheel)
     if manifest.companions is not None or manifest.wheel_variant is not None:
         raise BundleError(problem("already-split", "was split already", bundle.at("manifest.json")))
-    # Splitting adds a file of this version's loader, which would not work with another version's loader.
+    # `split` adds a file of this version's loader to the wheel. This file would not work with the loader of
+    # another version.
     if bundle.read(loader_files.CORE) != loader_files.read(loader_files.CORE):
         hint = f"split the wheel with the version that built it: {' '.join(manifest.generator)}"
-        what = f"is the loader of another version of hatch-cubin than {__version__}"
+        what = f"is not the loader of hatch-cubin {__version__}, so this version cannot split the wheel"
         raise BundleError(problem("not-splittable", what, bundle.at(loader_files.CORE), hint))
     bill = sbom_of(opened, bundle)
     if problems := [*record_problems(wheel), *(sbom_problems(opened) if bill else ())]:
@@ -206,7 +207,7 @@ def _read_metadata(opened: OpenedWheel, wheel: zipfile.ZipFile) -> MainWheel:
     if absent := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
         what = f"does not have {' and '.join(absent)}"
         raise BundleError(problem("metadata-unreadable", what, opened.at(place)))
-    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # `long` is shorter on Windows
+    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # On Windows, `long` is shorter.
     return MainWheel(known["Name"], known["Version"], f"py3-none-{system}", place, text)
 
 

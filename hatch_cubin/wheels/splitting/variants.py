@@ -18,11 +18,11 @@ from ...common.arch_names import number_of
 from ...common.capabilities import NAMED
 
 ModuleAndArch = tuple[str, str]
-# Each arch of a module, and the driver version that its code needs.
+# Each arch of a module, with the driver version that its code needs.
 ShippedArchs = tuple[tuple[str, int], ...]
 
-VARIANT_JSON = "variant.json"  # the file in the metadata of a wheel variant that describes the variant
-NULL_LABEL = "null"  # the variant for machines for which no other variant is suitable
+VARIANT_JSON = "variant.json"  # The file that describes a wheel variant, in the metadata of the wheel.
+NULL_LABEL = "null"  # The variant for machines that no other variant fits.
 _LABEL = re.compile("null|sm[0-9]{2,4}")
 _SCHEMA = "https://variants-schema.wheelnext.dev/peps/850/v0.2.0.json"
 _NAMESPACE, _FEATURE = "nvidia", "sm_arch"
@@ -44,12 +44,12 @@ def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
     """
     numbers = _capabilities_of_code(manifest)
     most = max((number for number, _is_ptx in _arch_numbers(manifest)), default=0)
-    # For compute capabilities above `top`, the loader's choice is the same as for `top`.
+    # For all compute capabilities above `top`, the loader chooses the same code as for `top`.
     top = most // 10 * 10 + 20
     gpus: dict[str, list[int]] = {NULL_LABEL: [], **{label_of(number): [] for number in numbers}}
     for cc in range(top):
         gpus[label_of(installed_capability(cc, numbers))].append(cc)
-    # Cached, because most modules are compiled for the same archs.
+    # cached: most modules are compiled for the same archs
     known: dict[tuple[str, ShippedArchs], set[str]] = {}
     found: dict[str, set[ModuleAndArch]] = {name: set() for name in gpus}
     for module in manifest.modules:
@@ -57,7 +57,7 @@ def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
             if (name, shipped) not in known:
                 known[name, shipped] = {arch for cc in gpus[name] for arch in _chosen(cc, shipped)}
             found[name] |= {(module.name, arch) for arch in known[name, shipped]}
-    # A null variant without code is left out, so that other machines install the complete wheel.
+    # A null variant without code is not written, so that machines that need it install the complete wheel.
     return {name: frozenset(units) for name, units in found.items() if units or name != NULL_LABEL}
 
 

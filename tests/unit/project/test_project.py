@@ -9,6 +9,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
+from hatch_cubin.common.environment import WithOptions
 from hatch_cubin.errors import ConfigError, Location, SourceError, problem
 from hatch_cubin.keys.jobs import reachable_files
 from hatch_cubin.project.project import Project, read_sources
@@ -144,6 +145,18 @@ def test_a_variable_of_another_build_system_is_told_with_the_one_that_does_the_s
         root=tmp_path, packages={}, config=read_config(), environ=environ, inform=said.append
     ).warn_of_variables()
     assert said == ["TORCH_CUDA_ARCH_LIST has no effect on this build: use HATCH_CUBIN_ARCHS instead"]
+
+
+def test_a_variable_that_changes_what_is_compiled_is_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    environ = {"HATCH_CUBIN_ARCHS": "sm_90", "HATCH_CUBIN_TOOLKIT": "13"}
+    config = read_config("archs = ['sm_80', 'sm_90']", environ)
+    made = Project(root=tmp_path, packages={}, config=config, environ=environ, inform=said.append)
+    made.warn_of_variables()
+    assert [line.split()[0] for line in said] == ["HATCH_CUBIN_ARCHS=sm_90", "HATCH_CUBIN_TOOLKIT=13"]
+    option = WithOptions({}, {"HATCH_CUBIN_ARCHS": ("--archs", "sm_90")})
+    replace(made, config=read_config("", option), environ=option).warn_of_variables()
+    assert said[2:] == []
 
 
 def test_a_variable_with_flags_of_nvcc_is_told_with_the_key_for_options(tmp_path: Path) -> None:

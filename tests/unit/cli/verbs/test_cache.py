@@ -18,7 +18,7 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.common import user_folders
 from tests import special_files
 from tests.command_line import Command
-from tests.helpers import SAXPY, Coded, pyproject, write_tree
+from tests.helpers import SAXPY, Coded, codes, pyproject, write_tree
 from tests.store_server import store_server
 
 AXPY = SAXPY.replace("saxpy", "axpy")
@@ -276,15 +276,32 @@ def test_all_that_is_wrong_is_told_with_what_becomes_of_it(
     assert ended.out == f"{tmp_path / 'cache'}\n0 entries undamaged, 0 B\n"
     whats = {
         entry: "has no record [cache-entry-incomplete]\n"
-        "  hint: builds cannot use this file: 'hatch-cubin cache gc' removes old files",
+        "  hint: builds cannot use this file: 'hatch-cubin cache gc --unused-for 30d' later removes it",
         damaged: "is a record that is damaged, or was written by another version of hatch-cubin "
         "[cache-entry-damaged]\n"
         "  hint: the next build that needs this entry compiles it again",
-        "notes.txt": "is a file that no build writes [foreign-file-in-cache]\n"
-        "  hint: builds ignore this file: remove it",
+        "notes.txt": "is a file that no build writes [foreign-file-in-cache]",
     }
     assert ended.errors == [f"hatch-cubin: error: {place}: {whats[place]}" for place in sorted(whats)]
     assert ended.err.endswith("\nhatch-cubin: 3 errors\n")
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("where", ["project", "home"])
+def test_a_cache_in_a_project_or_home_folder_warns_and_no_hint_removes_the_project(
+    project: Path, monkeypatch: pytest.MonkeyPatch, command: Command, where: str
+) -> None:
+    folder = project if where == "project" else project.parent
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(folder))
+    monkeypatch.setenv("HOME", str(project.parent))
+    monkeypatch.setenv("USERPROFILE", str(project.parent))
+    warning = Coded("foreign-file-in-cache", folder, "HATCH_CUBIN_CACHE_DIR")
+    baked = command("bake", "--archs", "sm_90").err.partition("hatch-cubin: 1 unit")[0]
+    assert baked == warning
+    assert command("cache", "dir").err == warning
+    ended = command("cache", "fsck")
+    assert "remove" not in ended.err
+    assert {*codes(ended.err)} == {"foreign-file-in-cache"}
 
 
 @pytest.mark.nvrtc
@@ -542,7 +559,7 @@ def test_what_stands_where_the_cache_should_is_told(
     assert error == (
         f"hatch-cubin: error: {tmp_path}/cache: cannot be the cache's folder: {IN_THE_WAY[put]} "
         "[cache-unusable]\n"
-        "  hint: remove the file at this path, or set another folder with HATCH_CUBIN_CACHE_DIR or cache-dir"
+        "  hint: set another folder with HATCH_CUBIN_CACHE_DIR or cache-dir"
     )
 
 

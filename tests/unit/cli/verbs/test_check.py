@@ -19,7 +19,9 @@ KERNELS: dict[Kernel, bytes] = {
 }
 
 
-OR = "or list the wheel's GPUs with --gpu, or the kernels that need not run on all GPUs with --except"
+OR = (
+    "or set --gpu to the GPUs that the wheel is for, or --except to the kernels that need not run on all GPUs"
+)
 
 
 class Answer(NamedTuple):
@@ -356,7 +358,7 @@ NOTHING_FOR = (
     "3 of 3 kernels cannot run on 7.5"
     "%0A  a: built for sm_80, sm_90%0A  b: built for sm_90, compute_80%0A  c: built for sm_80, sm_90"
     '%0A  hint: add "sm_75" to the archs of these kernels; '
-    "or list the wheel's GPUs with --gpu, or the kernels that need not run on all GPUs with --except"
+    "or set --gpu to the GPUs that the wheel is for, or --except to the kernels that need not run on all GPUs"
 )
 
 

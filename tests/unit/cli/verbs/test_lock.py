@@ -12,7 +12,7 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.lockfile.lock_format import NAME
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import SAXPY, pyproject, write_tree
+from tests.helpers import SAXPY, codes, pyproject, write_tree
 from tests.producers import KERNEL, producer_table
 
 pytestmark = pytest.mark.nvrtc
@@ -53,6 +53,16 @@ def test_a_lock_is_written_once_all_is_compiled(root: Path, capsys: pytest.Captu
     assert Said(capsys, root, "lock", "--check").out == ["cubin.lock is up to date"]
 
 
+@pytest.mark.parametrize("check", [[], ["--check"]])
+def test_a_variable_that_would_change_the_lock_is_refused(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, check: list[str]
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_ARCHS", "sm_80")
+    refused = Said(capsys, root, "lock", *check)
+    assert (refused.code, codes("\n".join(refused.err))) == (1, ["variable-changes-lock"])
+    assert not (root / NAME).exists()
+
+
 def test_a_check_says_what_has_changed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Said(capsys, root, "lock")
     before = (root / NAME).read_bytes()
@@ -90,7 +100,7 @@ def test_what_a_lock_has_too_much_is_told_by_a_check_alone(
     told = Said(capsys, root, "lock", "--check")
     assert told.err == [
         "hatch-cubin: error: cubin.lock: is stale [lock-stale]",
-        "  the field 'modules' would change",
+        "  'hatch-cubin lock' would change the field 'modules'",
         ANEW,
     ]
 
