@@ -124,11 +124,11 @@ def test_a_kernel_that_its_source_defines_for_some_archs_only(tmp_path: Path, co
 def test_the_gpus_that_a_wheel_is_for_can_be_named(tmp_path: Path, command: Command) -> None:
     wheel = wheel_of(tmp_path, KERNELS)
     assert check(command, wheel, "--gpu", "8.6,9.0").code == 0
-    answer = check(command, wheel, "--gpu", "7.5 12.0,sm_75")
+    answer = check(command, wheel, "--gpu", "7.5 12.0;sm_75")
     assert answer.code == 1
     values = ("3 of 3 kernels ", " 7.5, 12.0 ")
     assert answer.err[0] == Coded("gpu-not-served", f"{wheel}/demo/_cubins", *values)
-    for text in ("H100", "9"):
+    for text in ("H100", "9", "compute_90"):
         wrong = command("check", wheel, "--gpu", text)
         said = f"{text!r} is not a compute capability: did you mean 9.0?"
         assert (wrong.code, said in wrong.err) == (2, True)
@@ -137,7 +137,9 @@ def test_the_gpus_that_a_wheel_is_for_can_be_named(tmp_path: Path, command: Comm
 def test_a_list_of_gpus_that_is_empty_is_not_the_wheels_own(tmp_path: Path, command: Command) -> None:
     answer = check(command, wheel_of(tmp_path, KERNELS), "--gpu", "")
     assert answer.code == 2
-    assert answer.err[-1].endswith("argument --gpu: '' is not a compute capability: write it as 8.9")
+    assert answer.err[-1].endswith(
+        "argument --gpu: '' is not a compute capability: write a capability such as 8.9"
+    )
 
 
 def for_debugger(name: str) -> bytes:
