@@ -22,7 +22,7 @@ from ..cache.records import RecalledResult, describe
 from ..common import user_folders
 from ..common.environment import REMOTE_WRITE
 from ..compiling.obtain import complete, look_up
-from ..compiling.plan_warnings import NEARER, outside_headers, unread_macros
+from ..compiling.plan_warnings import NEARER, archs_by_default, outside_headers, unread_macros
 from ..compiling.results import Results, require
 from ..errors import HatchCubinError, Location, Problem, SourceError, problem
 from ..keys.jobs import (
@@ -183,7 +183,7 @@ def choose_plan(
     if not plan.refused:  # these warnings are correct only for the whole project
         for warning in outside_headers(project, plan.jobs):
             project.warn(warning.with_code())
-        for notice in unread_macros(project, plan.jobs):
+        for notice in (*archs_by_default(project, plan.jobs), *unread_macros(project, plan.jobs)):
             project.inform(notice.with_code())
     return plan
 

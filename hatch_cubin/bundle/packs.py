@@ -97,7 +97,7 @@ def _compresses_too_well(block: Block, packed: int) -> Problem:
     (piece,) = block.pieces
     what = f"the {size(block.size)} of {piece.name} for {piece.arch} are packed in only {size(packed)}"
     hint = (
-        "loaders reject this block as a zip bomb: remove 'pack', or let a kernel fill large constant arrays"
+        "loaders refuse such a block as a zip bomb: remove 'pack', or fill large constant arrays in a kernel"
     )
     return problem("too-compressible-to-pack", what, hint=hint)
 

@@ -62,7 +62,7 @@ def _archs(style: str, kind: str, number: str, suffix: str, tail: str = "") -> t
     if (suffix == "a" and value < FIRST_A) or (suffix == "f" and value < FIRST_F):
         kind, first = kind or "sm", FIRST_A if suffix == "a" else FIRST_F
         raise ValueError(
-            f"{kind}_{value}{suffix} does not exist; the first with this suffix is {kind}_{first}{suffix}"
+            f"{kind}_{value}{suffix} does not exist; the first arch with the suffix is {kind}_{first}{suffix}"
         )
     cubin, ptx = Arch(value, suffix), Arch(value, suffix, "compute")
     if style == "plain":
@@ -93,7 +93,7 @@ def number_of(text: str) -> int | None:
 
 
 def split_specs(text: str) -> list[str]:
-    """Split the value of an environment variable into archs, at commas, semicolons or spaces."""
+    """Split a list of archs or capabilities at commas, semicolons and spaces."""
     return [part for part in re.split(r"[\s,;]+", text) if part]
 
 

@@ -76,7 +76,7 @@ def make_in(place: Path | None) -> Folder:
         if path.is_dir():
             return Folder(path if lock.real else path.rename(path.with_suffix(_UNLOCKED)), lock)
         lock.close()  # another process has removed the new folder
-    raise OSError(errno.ENOENT, "each new folder disappears at once")
+    raise OSError(errno.ENOENT, "another process removes each new temporary folder")
 
 
 def sweep(place: Path) -> None:

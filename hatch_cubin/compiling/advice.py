@@ -46,7 +46,7 @@ _FOLLOWS = "<error-"  # the compiler's name for a type or constant that it could
 _SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")
 # How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
-# These functions recognise causes of errors. They are called in this order until one of them recognises a
+# The functions that recognise causes of errors. They are called in this order until one of them recognises a
 # cause. The remaining errors are then passed to all functions again.
 _CAUSES = (
     not_cuda.not_text,

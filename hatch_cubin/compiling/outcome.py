@@ -55,7 +55,7 @@ def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
     return [
         failure(
             "kernel-beside-tile-kernels",
-            f"the kernel {name!r} in a header would be missing: it is not a tile kernel",
+            f"the kernel {name!r} in a header is not a tile kernel, so the wheel would not contain it",
             where,
             hint,
         )

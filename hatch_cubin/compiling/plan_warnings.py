@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config.config import Macros
+from ..config.toml_lines import setting
 from ..errors import Location, Problem, SourceError, problem
 from ..headers.includes import Closure
 from ..headers.resolve import OWN
 from ..keys.jobs import Job, lies_outside
-from ..planning.unit_plan import Module
+from ..planning.unit_plan import Module, rules_of_source
 from ..project import disk
 from ..project.directives import CONDITION
 from ..project.project import Project
@@ -64,9 +65,43 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
             meant = _CompiledTexts(project, users).unread(name)
             if meant is not None:
                 hint = f"did you mean {meant}?" if meant else "remove the macro, or use it"
-                what = f"no source or header uses the macro {name}, so it has no effect"
+                others = [job for job in every if job not in users and _names(job, name)]
+                if path[0] != "define" and others:
+                    hint = (
+                        f"{others[0].unit.module.source.path} uses {name}: to define the macro there too, "
+                        f"move it to 'define' of {config.place}, above the first [[…{path[0]}]]"
+                    )
+                what = (
+                    f"the macro {name} has no effect: no source that is compiled with it, and no header of "
+                    "such a source, uses it"
+                )
                 problems.append(problem("unused-macro", what, config.place.of(*path), hint))
     return problems
+
+
+def _names(job: Job, name: str) -> bool:
+    return re.search(rf"\b{name}\b", job.unit.module.source.text) is not None
+
+
+def archs_by_default(project: Project, jobs: Iterable[Job]) -> list[Problem]:
+    """Return a problem if a source has the default archs, although [[source]] tables set `archs`.
+
+    In TOML, a key below the header of a [[source]] table belongs to this table, also after an empty line.
+    """
+    config = project.config
+    with_archs = [index for index, rule in enumerate(config.source) if rule.archs]
+    if not with_archs or config.place.has("archs") or "archs" in config.replaced:
+        return []
+    for source in (job.unit.module.source for job in jobs if job.unit.module.link is None):
+        if not any(rule.archs for rule in rules_of_source(config, source)):
+            where = config.place.of("source", with_archs[0], "archs")
+            what = f"{source.path} has the default archs: this line is only for sources that 'path' matches"
+            hint = (
+                f"move the line to {config.place}, above the first [[…source]], to set the archs of all "
+                f"sources; to keep the default, write there: {setting('archs', config.archs)}"
+            )
+            return [problem("archs-by-default", what, where, hint)]
+    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,16 +20,16 @@ _ADDED: Mapping[str, Mapping[str, OptionValue]] = {
 _LIBRARIES = {"cupy": "CuPy", "cuda.core": "cuda.core"}
 _NOT_OF_A_CALL = {
     "define": "write the macros in 'options', as in the call: \"-DN=4\"",
-    "variants": "write a [[source]] table for one call, or return a text for each call from a producer",
-    "name": "leave it out: the module is found by the text and the options of the call",
+    "variants": "a table is for one call: for more calls, return a text for each call from a producer",
+    "name": "remove 'name': the library finds the module by the text and the options of its call",
 }
 _LEAVE_OUT = (
-    "leave it out, here and in the call; or remove this table and exclude the source, and {} compiles the "
-    "text at run time"
+    "remove the option from this table and from the call; or remove this table and exclude the source, so "
+    "that {} compiles the text at run time"
 )
 _NOT_IN_KEY = (
-    "leave it out, because a call's key has no folders: 'include-dirs' names folders of the project, and "
-    "'header-packages' names wheels with headers"
+    "remove the option, because a call's key does not contain folders: list folders of the project in "
+    "'include-dirs', and wheels with headers in 'header-packages'"
 )
 
 Report = Callable[[Problem, tuple[str | int, ...]], None]
@@ -53,10 +53,10 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
     front, written = values["as"], values.get("options", ())
     kept = {key: value for key, value in values.items() if key not in {"as", "options"}}
     for key in sorted(_NOT_OF_A_CALL.keys() & values.keys()):
-        what = f"{key!r} cannot be in a table with 'as', because a call does not have it"
+        what = f"{key!r} cannot be in a table with 'as', because a library's call has no such setting"
         report(problem("setting-changes-call", what, hint=_NOT_OF_A_CALL[key]), (key,))
     if not isinstance(written, tuple):
-        what = "options must be an array of strings in a table with 'as', as in the call"
+        what = "in a table with 'as', options must be an array of strings, as in the library's call"
         meant = written.split() if isinstance(written, str) else _in_a_call(front, written)
         hint = toml_lines.setting("options", [*meant])
         report(problem("options-in-other-form", what, hint=hint), ("options",))

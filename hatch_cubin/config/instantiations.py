@@ -96,7 +96,7 @@ def _with_braces(text: str, names: Iterable[str]) -> str:
     for name in names:
         meant = re.sub(rf"\$?\b{re.escape(name)}\b", f"{{{name}}}", meant)
     if meant == text:
-        return f"without values, the entry is a string: {toml_lines.literal(text)}"
+        return f"an entry without placeholders is a string: {toml_lines.literal(text)}"
     return f"write placeholders in braces: {toml_lines.setting(_KERNEL, meant)}"
 
 
@@ -106,7 +106,9 @@ def _compare(
     """Report each placeholder that has no values, and each list of values that has no placeholder."""
     for name in names:
         if name == _KERNEL:
-            what = f"cannot have the placeholder {{{_KERNEL}}}, because {_KERNEL!r} is the key of the name"
+            what = (
+                f"cannot have the placeholder {{{_KERNEL}}}, because the key {_KERNEL!r} is the kernel's name"
+            )
             refuse(ValueError(what), (_KERNEL,), None)
         elif name not in values:
             what = f"has the placeholder {{{name}}}, but the table has no values for this placeholder"
@@ -153,7 +155,7 @@ def _listed(name: str, items: Sequence[object], refuse: Callable[..., None]) -> 
         try:
             text = _text(item)
             if _RANGE.fullmatch(text):
-                hint = f"a range is not in an array: {toml_lines.setting(name, text)}"
+                hint = f"write a range as a string, not as an array: {toml_lines.setting(name, text)}"
                 raise ValueError(f"has the range {text!r} as a value")
             if text in texts:
                 raise RefusedValueError(problem("repeated-value", f"has {text!r} twice"))

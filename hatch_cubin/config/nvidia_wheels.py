@@ -18,8 +18,8 @@ _PARTS = frozenset(
 _NVIDIA = re.compile(r"nvidia-(.+?)(?:-cu([0-9]{2}))?")
 _CUPY = re.compile(r"cupy-cuda[0-9]{2}x")
 _DEVICE_RUNTIME = re.compile(r"cudadevrt|(nvidia-)?cuda-runtime")
-_WITH_TOOLKIT = "its headers come with the toolkit, so leave it out"
-_HOST = "its headers are for the host's compiler, and kernels cannot include them"
+_WITH_TOOLKIT = "the CUDA toolkit already contains these headers: remove the entry"
+_HOST = "kernels cannot include these headers, which are for the host's compiler"
 # Libraries whose headers are in a distribution with a different name, or not in a distribution.
 _LIBRARIES = {
     **dict.fromkeys(("cutlass", "cute"), "did you mean 'nvidia-cutlass'?"),

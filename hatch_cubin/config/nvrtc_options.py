@@ -51,7 +51,7 @@ REFUSED: Mapping[str, str] = {
     "link_time_optimization": NOT_LOADABLE,
     "gen_opt_lto": NOT_LOADABLE,
     "fdevice_syntax_only": NOT_LOADABLE,
-    "no_cache": "the option only turns off the linker's own cache, and changes no result",
+    "no_cache": "the option only turns off the linker's own cache, and does not change the result",
     "time": _SIDE_EFFECT,
     "fdevice_time_trace": _SIDE_EFFECT,
     "create_pch": _AUTOMATIC,

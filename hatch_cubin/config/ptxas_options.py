@@ -54,7 +54,7 @@ _EXAMPLES = {_NUMBER: "2", _REGISTERS: "64", _BLOCK: "256", _KERNELS: "KERNEL"}
 
 _FILE = "the option names a file, and the cache cannot know which files ptxas reads and writes"
 _NOT_LOADABLE = "the compiled result could not be loaded as a kernel"
-_NO_RESULT = "ptxas prints something and compiles nothing"
+_NO_RESULT = "with this option, ptxas only prints information and does not compile"
 _REASONS = {
     _FILE: """
         apply-controls compiler-stats-file fdevice-time-trace input-as-string/ias options-file/optf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..common.environment import (
@@ -218,7 +218,7 @@ def _variants_meant(
     if variants is None:
         return None
     table = path[0] if path[1:] else "source"
-    return f"for one module per value, write this in {reader.place.tables(str(table))}: {variants}"
+    return f"to build one module for each value, write this in {reader.place.tables(str(table))}: {variants}"
 
 
 def _package_meant(item: str, reader: _Reader) -> str | None:
@@ -499,7 +499,9 @@ def _written_out(
         hint = value_checks.product_meant(entry)
         try:
             if hint is not None:
-                raise ValueError(f"{entry!r} has braces like a placeholder, but strings have no placeholders")
+                raise ValueError(
+                    f"{entry!r} has a placeholder in braces, but only tables can have placeholders"
+                )
             yield value_checks.kernel(entry)
         except ValueError as exc:
             reader.refuse(exc, f"instantiate: {exc}", path, hint)
@@ -536,7 +538,36 @@ def _globs(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple
 
 
 def _sources(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
-    return _array(value, reader, path, _SOURCE_CHECKS, _REQUIRED_SOURCE_KEYS)
+    rules = _array(value, reader, path, _SOURCE_CHECKS, _REQUIRED_SOURCE_KEYS)
+    if isinstance(value, list) and len(rules) == len(value):  # the tables have no mistakes
+        _report_replaced_settings(rules, reader, path)
+    return rules
+
+
+def _report_replaced_settings(
+    rules: Sequence[Mapping[str, Any]], reader: _Reader, path: tuple[str | int, ...]
+) -> None:
+    """Report each setting that a later [[source]] table with the same `path` replaces.
+
+    Tables with different paths may replace each other's settings: the first path may match more sources.
+    """
+    from .toml_lines import literal, setting  # lazy import: needed only to report mistakes
+
+    set_before: dict[tuple[str, ...], Any] = {}
+    for index, rule in enumerate(rules):
+        values: dict[tuple[str, ...], Any] = {(key,): rule[key] for key in ("name", "archs") if rule.get(key)}
+        values |= {("define", name): text for name, text in rule.get("define", ())}
+        values |= {("options", name): each for name, each in rule.get("options", {}).items()}
+        for keys, new in values.items():
+            old = set_before.setdefault((rule["path"], rule.get("front", ""), *keys), new)
+            if old != new:
+                hint = "keep only one table for this path"
+                if keys[0] == "define":
+                    variants = setting("variants", {keys[1]: [old, new]})
+                    hint += f"; for one module per value, write in place of the macro: {variants}"
+                earlier = literal(old)
+                what = f"{'.'.join(keys)} replaces the value {earlier} of an earlier table with the same path"
+                reader.add(problem("setting-replaced", what, hint=hint), (*path, index, *keys))
 
 
 def _modules(value: object, reader: _Reader, path: tuple[str | int, ...]) -> tuple[dict[str, Any], ...]:
@@ -723,7 +754,7 @@ _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
 }
 KEYS = (*_CHECKS, *_WRAPPER_CHECKS)
 _BUILD_SYSTEM_KEYS = frozenset({"build-backend", "requires"})
-_WRAPPER_HINT = f'[tool.hatch-cubin] has this key if [build-system] has build-backend = "{WRAPPER}"'
+_WRAPPER_HINT = f'only projects with build-backend = "{WRAPPER}" can set this key, in [tool.hatch-cubin]'
 _VARIABLES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "HATCH_CUBIN_ARCHS": ("archs", value_checks.archs_of_variable),
     "HATCH_CUBIN_TOOLKIT": ("toolkit", value_checks.toolkit),

@@ -436,7 +436,7 @@ def above(path: str, *, is_file: bool = False) -> str | None:
         return None
     there, name, rest = match.groups()
     if is_file and not rest and "." in name:
-        return f"move {name} into the project, or into a folder that 'source-roots' names"
+        return f"move {name} into the project, or into a folder that 'source-roots' lists"
     return f'add {name} = "{there}" to \'source-roots\', then write this path as "{name}{rest or ""}"'
 
 

@@ -106,7 +106,7 @@ def is_hidden(unread: TableLocation, right: TableLocation) -> bool:
 def hidden(unread: TableLocation, right: TableLocation) -> Problem:
     """Return the problem that Hatch ignores a table of pyproject.toml because of hatch.toml."""
     part = f"[{right.table[0]}]"
-    what = f"Hatch does not read {unread}, because {_HATCH_TOML} has a {part} that replaces it"
+    what = f"Hatch does not read {unread}, because {part} in {_HATCH_TOML} replaces this table"
     return problem("table-in-wrong-place", what, unread.of(), f"move this table to {_HATCH_TOML}, as {right}")
 
 
@@ -362,7 +362,7 @@ def _refuse_wrong_headers(root: Folder, place: TableLocation) -> None:
     """
     pyproject = _read(root, _PYPROJECT)
     wrong = [
-        (table, f"[[{'.'.join(table.table)}]]", f"write {place.tables(key)} in place of it")
+        (table, f"[[{'.'.join(table.table)}]]", f"write {place.tables(key)} in place of this header")
         for outer in _OUTER_TABLES
         for key in _INNER_TABLES
         if isinstance(inside(pyproject, *outer).get(key), list)
@@ -401,8 +401,8 @@ def _unread(place: TableLocation, read: TableLocation) -> ConfigError:
         hint = f"rename {place.renamed(read)}"
     elif place.file == _HATCH_TOML and place.table[0] != "build":
         hint = (
-            f"move its keys to {other} and delete the table; in {_HATCH_TOML} its header would have to be "
-            f"[build.hooks.{HOOK}], but a [build] there replaces all of [tool.hatch.build]"
+            f"move the keys of this table to {other} and delete this table; a table [build.hooks.{HOOK}] in "
+            f"{_HATCH_TOML} would replace all of [tool.hatch.build]"
         )
     what = f"the project's build backend reads the table {other}, and does not read this table"
     return ConfigError(problem("two-tables", what, place.of(), hint))

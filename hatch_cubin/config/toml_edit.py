@@ -171,7 +171,7 @@ def _first_equal(text: str, expected: Mapping[str, Any], candidates: Iterator[st
         result = re.sub("(?<!\r)\n", "\r\n", candidate) if only_crlf else candidate
         if _has_content(result, expected):
             return result
-    raise ValueError("the change would have to rewrite other lines")
+    raise ValueError("the change is not possible without rewriting other lines")
 
 
 def _has_content(text: str, expected: Mapping[str, Any]) -> bool:

@@ -108,7 +108,9 @@ def remote_of_variable(text: str) -> str | None:
         return None
     url = store_urls.parse(text)
     if url.user is not None and url.scheme in store_urls.OBJECTS:
-        raise ValueError("must not contain a user or a password: a bucket reads its own variables for them")
+        raise ValueError(
+            "must not contain a user or a password: set the environment variables of the bucket's provider"
+        )
     if url.user is not None and url.scheme == "http" and not store_urls.is_here(url):
         raise ValueError("would send its password unencrypted: write https://")
     return url.shown
@@ -378,7 +380,10 @@ def header_package(text: str) -> str:
     """Check the name of a distribution with headers."""
     name = re.split(r"[\s<>=!~]", distribution(text), maxsplit=1)[0]
     if name.endswith(HEADER_SUFFIXES):
-        what = f"{text!r} is a header: name the wheel that contains it (headers of CUDA need no entry)"
+        what = (
+            f"{text!r} is a header: write the name of the wheel that contains this header "
+            "(headers of the CUDA toolkit are found without an entry)"
+        )
         raise RefusedValueError(problem("not-a-header-package", what))
     if (meant := nvidia_wheels.without_headers(name)) is not None:
         what = f"{text!r} is not a distribution with headers for kernels: {meant}"

@@ -178,7 +178,7 @@ def missing_build_system(root: str | Path) -> Problem | None:
     what = f"there is no [build-system], so pip would build this project with setuptools, despite {table}"
     line = f'[build-system] with requires = ["{requirement}"] and build-backend = "{backend}"'
     other = 'requires = ["setuptools"] and build-backend = "setuptools.build_meta"'
-    hint = f"add {line}, or for setuptools with {other}; then run 'hatch-cubin init'"
+    hint = f"add {line} (to use setuptools: {other}); then run 'hatch-cubin init'"
     return problem("build-system-missing", what, Location("pyproject.toml"), hint)
 
 

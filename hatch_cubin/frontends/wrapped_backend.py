@@ -46,7 +46,7 @@ def load(config: Config, root: Path) -> Any:
 
 def _hint(config: Config, module: str) -> str:
     if config.backend_path:
-        return "does a folder of backend-path contain it?"
+        return "check that one of the folders in 'backend-path' contains this module"
     if (meant := _corrected_line(module)) is not None:
         return meant
     known = {backend: distribution for distribution, backend in BACKENDS.items()}

@@ -126,7 +126,7 @@ def _with_shipped_packages(project: Project, wheel: repack.Wheel) -> Project:
     shipped = {name: folder for name, folder in project.packages.items() if name in wheel.packages}
     wanted = f"{config.package or next(iter(shipped), '')}."
     if not any(wanted.startswith(f"{name}.") for name in shipped):
-        what = f"the package's folder is unknown; the packages in the wheel of {config.backend} are: {has}"
+        what = f"the folder of the package is unknown; the wheel of {config.backend} has the packages: {has}"
         raise ConfigError(
             problem("package-folder-not-found", what, place.of(), _package_hint(project, wheel))
         )

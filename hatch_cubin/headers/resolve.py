@@ -236,7 +236,9 @@ class IncludeSearch:
 
     def _crossing_error(self, path: Path) -> SourceError:
         named = self.tree.name_of(os.path.realpath(path))
-        what = "is included with '..' across the border of a source root, which leads elsewhere in an sdist"
+        what = (
+            "is included by a path with '..' across a source root, and this path leads elsewhere in an sdist"
+        )
         hint = "add its folder to 'include-dirs' (it may be in a source root), and include it without '..'"
         if self.tree.source_root_of(named) is None:
             hint = "add its folder to 'source-roots' and to 'include-dirs', and include it without '..'"

@@ -40,7 +40,9 @@ def host_struct_problems(modules: Mapping[Module, Closure], config: Config) -> d
         is_reached = any(name.endswith(_STRUCTS) for name in (*closure.files, *closure.missing))
         if not is_reached or not (line or _STRUCT.search(text)):
             continue
-        what = f"needs {_STRUCTS}, but the release of CuPy on the user's machine fills the structs in it"
+        what = (
+            f"uses structs of {_STRUCTS}, which can differ in the release of CuPy that a user has installed"
+        )
         where = Location(module.source.path, line and module.source.line_in_file(line))
         problems[module] = problem("structs-of-host", what, where, _left_out(module, config))
     return problems
@@ -50,8 +52,8 @@ def _left_out(module: Module, config: Config) -> str:
     """Return a hint that says how to exclude a source from a build, so that CuPy compiles it at run time."""
     source = module.source
     if source.recorded:
-        return "delete this file: CuPy compiles the text at run time"
+        return "delete this recorded call, so that CuPy compiles the kernel at run time"
     if source.produced:
-        return f"let {source.produced.producer} not return it: CuPy compiles the text at run time"
+        return f"{source.produced.leave_out}, so that CuPy compiles it at run time"
     excluded = setting("exclude", [*config.exclude, source.path])
-    return f"exclude it, and CuPy compiles the text at run time: {excluded}"
+    return f"exclude the source, so that CuPy compiles it at run time: {excluded}"

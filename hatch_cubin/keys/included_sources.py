@@ -30,7 +30,7 @@ def drop_included_sources(
     if not left:  # all sources include each other, which is a mistake that the compiler reports
         return list(modules), []
     notes = [
-        f"{path} is not a module of its own, because {by} includes it and it has no kernel"
+        f"{path} is not compiled as a module, because {by} includes it and it has no kernel"
         for path, by in parts.items()
     ]
     return left, notes

@@ -304,7 +304,7 @@ INGREDIENTS: Sequence[Ingredient] = (
             "tileiras": (
                 "tileiras {was} -> {now}",
                 "tileiras {now} compiles its tile kernels now",
-                "it does not consist of tile kernels any more",
+                "its kernels are not tile kernels any more",
             )
         },
         str,
@@ -466,7 +466,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "cuda_core",
         lambda unit_inputs: unit_inputs.toolkit.core,
-        {"cuda_core": ("cuda-core {was} -> {now}, which makes other keys", "", "")},
+        {"cuda_core": ("cuda-core {was} -> {now}, which changes the cache keys", "", "")},
         str,
         is_in_all=True,
         positions=DigestPositions(_CORE, None, None),

@@ -202,5 +202,5 @@ def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, 
         raise ValueError("the file has another format")
     evidence = Evidence(*seen)
     if installed is not None and not installed.is_that_of(evidence):
-        raise ValueError("the file was written with other packages installed")
+        raise ValueError("the installed packages have changed since the file was written")
     return Facts(core, major, nvrtc, tuple(supported), *others), evidence, lines

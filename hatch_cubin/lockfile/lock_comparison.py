@@ -296,8 +296,8 @@ def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
     locked = {text["sha256"] for entry in lock.producers.values() for text in entry["texts"].values()}
     sources = {job.unit.module.source.path: job.unit.module.source for job in jobs}
     return tuple(
-        f"{path}: {source.produced.producer} returns another text now, although its inputs are unchanged: an "
-        "installed package has changed, or the function does not always return the same text"
+        f"{path}: {source.produced.producer} has returned a different text for the same inputs: an installed "
+        "package has changed, or the function does not always return the same text"
         for path, source in sources.items()
         if source.produced and source.sha256 not in locked
     )
@@ -321,7 +321,7 @@ def locked_digests(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
 def differences(lock: Lock, now: Lock) -> list[str]:
     """Return a sentence for each field in which the contents of two lock files differ."""
     return [
-        f"the field {name.replace('_', '-')!r} would change"
+        f"'hatch-cubin lock' would change the field {name.replace('_', '-')!r}"
         for name, before, after in zip(Lock._fields, lock, now, strict=True)
         if before != after
     ]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _WHY_MISSING = (
     "a build does not install a compiler if all units are in the cache when the build begins",
-    "since then, the cache was cleared, trimmed or damaged, or the build uses another cache",
+    "the cache was cleared, trimmed or damaged after the build began, or the build uses another cache",
 )
 
 

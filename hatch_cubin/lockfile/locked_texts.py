@@ -111,7 +111,7 @@ def _sources(
     for source in sources_of(values, producer.rule, project.config.place):
         entry = texts[PurePosixPath(source.path).name]
         if source.is_ptx != ("ptx" in entry):
-            what = f"does not describe the texts of {producer.rule.name}"
+            what = f"has a wrong entry for a text of the producer {producer.rule.name}"
             raise ConfigError(problem("lock-damaged", what, Location(NAME), HINT))
         key = entry.get("key", "")
         yield replace(source, sha256=entry["sha256"], is_text_known=False, locked_key=key)

@@ -40,8 +40,8 @@ def _different_headers(first: Module, module: Module) -> Iterator[Problem]:
     one, other = first.source, module.source
     in_folder = has_quoted_include(other.text)
     if first.include_dirs != module.include_dirs or (in_folder and one.folder != other.folder):
-        what = f"has the same text and options as {one.path}, but could include other headers"
-        hint = "a wheel can contain only one source: give both the same 'include-dirs', or remove one of them"
+        what = f"has the same text and options as {one.path}, but may include other headers"
+        hint = "a wheel can contain only one of the two: set the same 'include-dirs' for both, or remove one"
         if first.include_dirs == module.include_dirs:
-            hint = "a wheel can contain only one source: move both into one folder, or remove one of them"
+            hint = "a wheel can contain only one of the two: move both into one folder, or remove one"
         yield problem("same-call-other-headers", what, module.location, hint)

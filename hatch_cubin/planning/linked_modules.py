@@ -102,9 +102,9 @@ def _refuse_macros_of_variants(config: Config, members: Sequence[Sequence[str]])
     problems = [
         problem(
             "identical-variants",
-            f"define.{name} would make all variants of {module.name!r} equal for this source",
+            f"define.{name} would give {name} the same value in all variants of module {module.name!r}",
             config.place.of("source", index, "define", name),
-            f"remove {name} here, or from the module's 'variants'",
+            f"remove {name} from 'define' of this source, or from 'variants' of the module",
         )
         for module, paths in zip(config.module, members, strict=True)
         for index, rule in enumerate(config.source)

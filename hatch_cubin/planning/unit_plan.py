@@ -218,7 +218,7 @@ def plan_modules(
     problems = [
         problem(
             "pattern-matches-nothing",
-            f"path {rule.path!r} matches no source",
+            f"path {rule.path!r} does not match any source",
             config.place.of("source", index, "path"),
             _suggested_path(rule.path, paths),
         )
@@ -401,7 +401,7 @@ def _modules_of(
     where = Location(source.path)
     if source.variant and variants:
         what = "the name of this source contains a variant, so 'variants' cannot add more"
-        hint = "leave 'variants' out, or produce one text without '[…]' in its name"
+        hint = "remove 'variants', or let the producer return one text without '[…]' in its name"
         raise ConfigError(problem("variants-of-one-variant", what, where, hint))
     combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
     check_instantiations(whole.instantiate, source)
@@ -452,9 +452,9 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
     problems = [
         problem(
             "setting-changes-call",
-            f"{key!r} would change {source.path}, which stands for a call that has no such setting",
+            f"{key!r} would change {source.path}, but a source with 'as' must be the same as in its call",
             config.place.of("source", index, key),
-            f"let 'path' of this table match no source that has 'as', such as {source.path}",
+            f"change 'path' of this table so that it does not match sources with 'as', such as {source.path}",
         )
         for index, rule in enumerate(own)
         if not rule.front and any(rule is each for each in rules)
@@ -462,13 +462,19 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
         if getattr(rule, key)
     ]
     if source.variant or source.arch:
-        what = "has a variant or an arch in its name, but a library's call finds the source only by its text"
+        what = "the name of a source with 'as' cannot contain a variant or an arch"
         problems.append(
-            problem("setting-changes-call", what, Location(source.path), "leave '[…]' and the arch out")
+            problem(
+                "setting-changes-call", what, Location(source.path), "remove '[…]' and the arch from the name"
+            )
         )
     if not source.is_cpp:
-        what = "is not C++, but 'as' is for texts in C++ that a library compiles"
-        problems.append(problem("ptx-as-call", what, Location(source.path), "leave 'as' out for this source"))
+        what = "is not CUDA C++, but only CUDA C++ sources can have 'as'"
+        problems.append(
+            problem(
+                "ptx-as-call", what, Location(source.path), "remove 'as' from the settings of this source"
+            )
+        )
     if problems:
         raise ConfigError(*problems)
 
@@ -621,7 +627,10 @@ def _no_tile_code(module: Module, what: str, toolchain: Toolchain) -> Problem:
     asked = dict.fromkeys(str(Arch(arch.number)) for arch, _named in module.targets)
     archs = [arch for arch in asked if arch in known] or known
     pasted = source_table(module.source_table_header, module.source.path_for_globs, archs=archs)
-    hint = f"tileiras makes code for {' '.join(known)}; this table builds the source for such archs:{pasted}"
+    hint = (
+        f"tileiras makes code for {' '.join(known)}; with this table, a build compiles the source only for "
+        f"such archs:{pasted}"
+    )
     return problem("arch-without-tile-kernels", what, Location(module.source.path), hint)
 
 
@@ -683,10 +692,10 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
         source.path_for_globs,
         archs=[*dict.fromkeys(archs)] or [header.target],
     )
-    hint = f"this table builds it for archs that can run it:{pasted}"
+    hint = f"this table selects only archs that can run this PTX:{pasted}"
     if source.arch:  # the source's file name determines the arch, so no table is suggested
         name = PurePosixPath(source.path).name.replace(f".{source.arch}.", f".{header.target}.")
-        hint = f"if the text of this source is for that arch, produce it as {name!r}"
+        hint = f"if this PTX is for {header.target}, let the producer return it under the name {name!r}"
     can_be = arch_names.is_supported(own, toolchain.supported, families=toolchain.families)
     because = (f"because of: {header.target_text}",)
     return problem(

@@ -43,7 +43,7 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
     where = Location(rule.path)
     if answer.status is None:
         what = f"{rule.path} took longer than {rule.seconds} seconds"
-        longer = f"in its table: {setting('seconds', rule.seconds * 5)}"
+        longer = f"write in the producer table: {setting('seconds', rule.seconds * 5)}"
         stack = [f"{file}:{line}: in {function}" for file, line, function in _STACK.findall(answer.stacks)]
         details = (*stack[:_FRAMES][::-1], *answer.last_lines)
         yield problem("producer-timed-out", what, table, longer, details)
@@ -53,13 +53,15 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
         yield _failure(producer, answer)
     elif "absent" in content:
         hint = (
-            f"in its table: {setting('call', content['absent'][0])}" if len(content["absent"]) == 1 else None
+            f"write in the producer table: {setting('call', content['absent'][0])}"
+            if len(content["absent"]) == 1
+            else None
         )
         for name in content["classes"]:
             hint = f"define a function: def {rule.call}(): return {name}().{rule.call}()"
         what = f"has no function {rule.call!r}"
         if content["value"] is not None:
-            what = f"{what}, but a value of type {content['value']} with this name"
+            what = f"{rule.call!r} is a value of type {content['value']}, and not a function"
         yield problem("no-such-function", what, where, hint)
     elif "other" in content:
         what = (
@@ -78,15 +80,15 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
     rule, read, listed = producer.rule, content.get("read", ()), dict(content.get("listed", {}))
     if "." in listed:
         del listed["."]
-        what = f"{rule.path} lists the top folder of the project, which 'inputs' cannot name"
-        yield problem(
-            "undeclared-input", what, table, "list a folder inside the project, and name this folder's files"
-        )
+        what = f"{rule.path} reads the names in the project's top folder, which cannot be in 'inputs'"
+        hint = "read the names of a folder inside the project, and add this folder's files to 'inputs'"
+        yield problem("undeclared-input", what, table, hint)
     if absent := [folder for folder, inside in listed.items() if inside is None]:
         what = f"{rule.path} lists {', '.join(absent)}, which does not exist or has no files"
         globs = [*rule.inputs, *(f"{folder}/*" for folder in absent)]
+        listed_too = setting("inputs", globs)
         hint = (
-            f"correct the path; or put a file into the folder, and in its table: {setting('inputs', globs)}"
+            f"correct the path; or put a file into this folder, and write in the producer table: {listed_too}"
         )
         yield problem("undeclared-input", what, table, hint)
     globs = _globs(read, [folder for folder in listed if folder not in absent])
@@ -99,7 +101,9 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
     named = f"{', '.join(seen[:_NAMES])}{f' and {left} more' if left > 0 else ''}"
     inputs = dict.fromkeys((*rule.inputs, *alone, *globs))
     what = f"{rule.path} reads {named}, but 'inputs' does not list this input"
-    yield problem("undeclared-input", what, table, f"in its table: {setting('inputs', [*inputs])}")
+    yield problem(
+        "undeclared-input", what, table, f"write in the producer table: {setting('inputs', [*inputs])}"
+    )
 
 
 def _names_in(folder: str, paths: Sequence[str]) -> str:
@@ -151,20 +155,19 @@ def _hints(producer: Producer, content: Mapping[str, Any]) -> Iterator[str]:
     if top and all(name.partition(".")[0] != top for name, _folder in producer.packages):
         requires = setting("requires", [*rule.requires, "…"])
         yield (
-            "if the texts need this module, write the name of its distribution in place of …, "
-            f"in the producer's table: {requires}; otherwise, do not import the module in this file; "
-            "an isolated build has only the packages that 'requires' lists"
+            "an isolated build installs only the packages in 'requires': to import this module, write the "
+            f"name of its distribution in place of … in the producer table: {requires}"
         )
     if error.startswith("FileNotFoundError"):
         if any(re.search("subprocess|Popen", text) for *_place, text in content["frames"]):
             path = setting("environment", [*rule.environment, "PATH"])
-            yield f"to find programs by name, in its table: {path}"
+            yield f"to find programs by name, write in the producer table: {path}"
         yield "the working folder is the project's folder: relative paths begin there"
     key = _ENVIRON_KEY.match(error)
     uses_variable = any(re.search("environ|getenv", text) for *_place, text in content["frames"])
     if key and uses_variable:
         if key[1] in rule.environment:
             yield f"set the variable {key[1]} for the build"
-        yield f"in its table: {setting('environment', [*rule.environment, key[1]])}"
+        yield f"write in the producer table: {setting('environment', [*rule.environment, key[1]])}"
     if uses_variable:
         yield "the function sees only variables that 'environment' in the [[producer]] table lists"

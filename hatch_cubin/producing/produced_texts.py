@@ -148,7 +148,7 @@ def _parts(name: Any, rule: ProducerRule, where: Location) -> Mapping[str, Any]:
     if match["suffix"] not in rule.produces:
         what = f"ends in .{match['suffix']}, which 'produces' in the [[producer]] table does not list"
         produces = [*rule.produces, match["suffix"]]
-        hint = f"in its table: {setting('produces', produces)}"
+        hint = f"write in the producer table: {setting('produces', produces)}"
         raise ConfigError(problem("unexpected-suffix", what, where, hint))
     return match.groupdict()
 
@@ -177,7 +177,7 @@ def _text(text: Any, where: Location) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        what = "has half of a character, which cannot be encoded"
+        what = "contains a surrogate (half of a character), which cannot be encoded in UTF-8"
         raise ConfigError(problem("produced-no-text", what, where)) from None
     if not text.strip():
         raise ConfigError(problem("empty-source", "is empty: there is no kernel in it", where))

@@ -219,7 +219,7 @@ class Database:
         if not self._writable:
             raise OSError(0, why)
         if statements.is_open(self._path):
-            raise OSError(0, f"{why}, and can be set aside only while no other process uses it")
+            raise OSError(0, f"{why}, and can be replaced only while no other process uses the file")
         number = 1
         while os.path.lexists(aside := f"{self._path}.aside-{number}"):
             number += 1

@@ -438,9 +438,7 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
     home = project.tree.source_root_of(pattern)
     if home is not None and home.is_partial and not home.folder.is_dir():
         folder = home.path_from_project
-        return (
-            f"this project is an sdist (it has PKG-INFO) without {folder}: build the sdist with hatch-cubin"
-        )
+        return f"this sdist (it has PKG-INFO) does not contain {folder}: build the sdist with hatch-cubin"
     if project.tree.disk_path(pattern).is_dir():
         return f'the path is a folder: write "{pattern}/**/*.cu" for the sources in the folder'
     if not is_glob(pattern):

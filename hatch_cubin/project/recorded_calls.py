@@ -36,13 +36,13 @@ def read_recorded(tree: ProjectTree, path: str) -> Source:
     try:
         rule = SourceRule(path=path, **read_source_settings(_settings(line), _FirstLine(path, "", ())))
     except ValueError:
-        what = "does not begin with the line of a recorded call"
+        what = "does not begin with the line that describes a recorded call"
         raise SourceError(problem("recorded-call-damaged", what, Location(path, 1), _AGAIN)) from None
     except ConfigError as exc:
         raise SourceError(*exc.problems) from exc
     key = text_key(rule.front, rule.call_options, text)
     if not PurePosixPath(path).name.startswith(key):
-        what = "was edited: the file's name is the key of another call"
+        what = "was edited: the name of the file is the key of a different call"
         hint = f"rename the file to {key}.cu, or record the call again"
         raise SourceError(problem("recorded-call-damaged", what, Location(path), hint))
     return replace(whole, text=text, recorded=rule)

@@ -46,7 +46,7 @@ class Production:
     @property
     def leave_out(self) -> str:
         """Return the hint for a source that should not exist; the key 'exclude' works only for files."""
-        return f"let {self.producer} return no text for this source"
+        return f"remove this source from the texts that {self.producer} returns"
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def decode(data: bytes) -> PackIndex:
         named = [*packs.items()]
         slots = {bytes.fromhex(key): _slot(named, *numbers) for key, numbers in values["units"].items()}
         if any(size > packs[pack] for pack, size in _used_bytes(slots).items()):
-            raise ValueError("the results are larger than their pack")
+            raise ValueError("the index lists more results than fit into their pack")
         return PackIndex(packs, slots, _count(values["writes"]))
     except (TypeError, LookupError, AttributeError, RecursionError) as exc:
         raise ValueError("not an index") from exc
@@ -144,7 +144,7 @@ def _slot(packs: list[tuple[str, int]], number: Any, *counts: Any) -> PackSlot:
     pack, size = packs[_count(number)]
     slot = PackSlot(pack, *map(_count, counts))
     if slot.offset + slot.size > size:
-        raise ValueError("a result is beyond the end of its pack")
+        raise ValueError("the index lists a result beyond the end of its pack")
     return slot
 
 

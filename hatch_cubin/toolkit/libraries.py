@@ -81,7 +81,7 @@ def absent_from_home(major: int) -> str:
     return (
         reason
         if other in {None, major}
-        else f"{reason}, but CUDA {other}, which needs cuda-bindings=={other}.*"
+        else f"{reason}; this folder has CUDA {other}, which needs cuda-bindings=={other}.*"
     )
 
 

@@ -44,7 +44,9 @@ def refuse_older(toolkit: Toolkit) -> None:
     if linker < toolkit.version:
         what = f"nvJitLink {toolkit.nvjitlink} cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"
         release = ".".join(map(str, toolkit.version))
-        hint = f'install an nvJitLink of the same release; to ask for both: toolkit = "{release}"'
+        hint = (
+            f'install an nvJitLink of the same release; to select the release of both: toolkit = "{release}"'
+        )
         raise ToolchainError(problem("nvjitlink-too-old", what, hint=hint))
 
 

@@ -270,7 +270,7 @@ def _compile_unnamed(task: dict[str, Any]) -> Outcome:
     outcome = run(by_number)
     if outcome.ok and by_path != task and _results(run(by_path)) != _results(outcome):
         what = (
-            f"the result contains names of folders, which needs {max(_unnamed) + 1} open files, more than "
+            f"code without names of folders needs {max(_unnamed) + 1} open files, more than "
             "are allowed here (use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers)"
         )
         return Outcome(ok=False, log=f"fatal: {what}".encode())

@@ -242,7 +242,10 @@ def test_temporary_folders_that_seem_to_be_gone_at_once_are_an_error(memory: Pat
     """Another process may remove a folder before it is locked. Trying again must have an end."""
     memory.mkdir(exist_ok=True)
     gone = Fault("stat", 1, errno.ENOENT, lasting=True)
-    with Disk(memory, gone), pytest.raises(OSError, match="each new folder disappears at once"):
+    with (
+        Disk(memory, gone),
+        pytest.raises(OSError, match="another process removes each new temporary folder"),
+    ):
         temporary_folders.make_in(memory)
     assert len([*memory.iterdir()]) <= 100
 

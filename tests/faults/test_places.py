@@ -201,7 +201,7 @@ def test_what_needs_more_open_files_is_named_and_fails_alone(tmp_path: Path) -> 
         [
             (
                 "hatch-cubin: error: demo/checked.cu: "
-                "the result contains names of folders, which needs … open files, more than are allowed here "
+                "code without names of folders needs … open files, more than are allowed here "
                 "(use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers) [compiler-error]"
             ),
             "  while compiling checked for sm_90 (NVRTC …)",

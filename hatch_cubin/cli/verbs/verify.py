@@ -312,11 +312,11 @@ def _findings(bundle: Bundle, comparison: RebuildComparison, again: _Rebuilder) 
             wrong = _about(verdict, count(len(units), "unit"))
             hint = wrong.hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
             if verdict == "other inputs" and not why and again.has_producers():
-                hint = f"{hint}; if they are the same, a producer has returned another text"
+                hint = f"{hint}; if the commit is right, a producer has returned a different text"
             yield wrong._replace(where=where, hint=hint, details=(*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
-    # If compiled code differs, the manifest differs too. So other files are reported only if all compiled
-    # code is equal.
+    # If compiled code differs, the manifest differs too. Other files are reported only if all compiled code
+    # is equal.
     if files and {*comparison.verdicts.values()} <= _UNCHANGED:
         what = f"the rebuild differs in {count(len(files), 'file')} although all compiled code is equal"
         details = (*files, *_toolchain(comparison))

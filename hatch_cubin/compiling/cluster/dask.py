@@ -243,7 +243,7 @@ class DaskCluster:
             version = await self._submit(name, importlib.metadata.version, "hatch-cubin")
         except importlib.metadata.PackageNotFoundError:
             return WorkerUnfit(
-                name, f"the worker does not have hatch-cubin, but this build has {mine.version}"
+                name, f"hatch-cubin is not installed on the worker; this build uses {mine.version}"
             )
         if version != mine.version:
             return WorkerUnfit(

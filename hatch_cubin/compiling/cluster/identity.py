@@ -89,7 +89,7 @@ def difference(theirs: Identity, mine: Identity) -> str | None:
     """Return how a worker's identity differs from the build's identity; None if both are equal."""
     pairs = (
         ("hatch-cubin", theirs.version, mine.version),
-        ("hatch-cubin with the key format", theirs.schema, mine.schema),
+        ("cache key format", theirs.schema, mine.schema),
         ("data model", theirs.data_model, mine.data_model),
         ("processor", theirs.machine or "x86_64", mine.machine or "x86_64"),
         ("NVRTC", theirs.nvrtc, mine.nvrtc),
@@ -210,5 +210,5 @@ def _code() -> str:
     return digest((here / name).read_bytes() for name in _CODE)
 
 
-# The value is computed at import, because an update of hatch-cubin may replace the files later.
+# The digest is computed at import, because an update of hatch-cubin may replace the files later.
 CODE = _code()

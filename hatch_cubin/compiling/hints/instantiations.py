@@ -170,8 +170,8 @@ def about_missing(failed: FailedCompile) -> str | None:
     only = next((kernel for kernel in found if kernel.base not in defined), None)
     if only is None and failed.module.has_tile_code:
         return (
-            f"if the kernel is a tile kernel in a header or a macro, declare it in {failed.path}: "
-            "the word __tile_global__ before its name tells hatch-cubin which module the entry is for"
+            "if the kernel is a tile kernel in a header or a macro, declare the kernel with __tile_global__ "
+            f"in {failed.path}, so that hatch-cubin finds the module for this entry"
         )
     return only and f"'{only.name}' ({only.where}) is only declared: define it, or include its definition"
 

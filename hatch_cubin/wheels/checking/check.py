@@ -216,8 +216,8 @@ def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
         condition = ", if the source defines the kernels for these GPUs" if absent_from else ""
         ways.append(f"add {', '.join(archs)} to the archs of these kernels{condition}")
     return (
-        f"{', and '.join(ways)}; or list the wheel's GPUs with --gpu, "
-        "or the kernels that need not run on all GPUs with --except"
+        f"{', and '.join(ways)}; or set --gpu to the GPUs that the wheel is for, "
+        "or --except to the kernels that need not run on all GPUs"
     )
 
 

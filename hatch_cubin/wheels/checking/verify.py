@@ -106,9 +106,9 @@ def _index_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
         built = {(module.name, entry.arch) for module in manifest.modules for entry in module.entries}
         for name, arch in sorted(listed ^ built):
             if (name, arch) in built:
-                what = f"does not have a key of {name} for {arch}, but the manifest lists this code"
+                what = f"does not have the cache key of {name} for {arch}, but the manifest lists this code"
             else:
-                what = f"has a key of {name} for {arch}, but the manifest does not list this code"
+                what = f"has a cache key of {name} for {arch}, but the manifest does not list this code"
             yield problem("keys-differ", what, bundle.at("keys.json"))
 
 
@@ -131,7 +131,9 @@ def _unknown_loader(bundle: Bundle, name: str, version: str) -> Problem:
     if loader_releases.is_newer(version):
         what = f"was made by a newer hatch-cubin, {version}"
         return problem("newer-release", what, where, "upgrade hatch-cubin to verify this wheel")
-    what = f"names hatch-cubin {version} as its builder, which hatch-cubin {__version__} does not know"
+    what = (
+        f"names hatch-cubin {version} as its builder, but hatch-cubin {__version__} does not know {version}"
+    )
     return problem(
         "unknown-release",
         what,
@@ -245,7 +247,7 @@ def _label_problems(
     """Yield a problem if the manifest's arch, driver version or parameters do not fit a compiled file."""
     arch = parse_arch(entry.arch)
     if (entry.kind, entry.arch) != ("ptx" if arch.is_ptx else "cubin", str(arch)):
-        what = f"is not a {entry.kind} for {entry.arch}, but the manifest lists it so"
+        what = f"is not a {entry.kind} for {entry.arch}, but the manifest says that it is"
         yield problem("wrong-arch", what, where)
     major = re.match(r"[0-9]{1,4}(?=\.)", str(manifest.toolchain.get("nvrtc")))
     known = {name: [(*each[:2],) for each in listed] for name, listed in entry.parameters.items()}

@@ -48,7 +48,9 @@ def index_warnings(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield a warning if the JSON file that describes all variants is not in the folder of a variant."""
     place = _variants_file(opened)
     if place is not None and not place[0].exists():
-        what = f"{place[0].name} is not in the same folder, but installers need this file to choose a variant"
+        what = (
+            f"{place[0].name} is not in the wheel's folder, but installers need this file to choose a variant"
+        )
         yield problem("wrong-variant-index", what, Location(opened.path))
 
 

@@ -183,7 +183,7 @@ def test_a_produced_text_may_include_declared_files_and_the_include_folders(tmp_
     error = refusal(SourceError, built, including(tmp_path))
     assert found(error) == [("undeclared-include", "pyproject.toml:12")]
     pasted = 'inputs = ["demo/near.cuh"]'
-    assert error.problems[0].hint == f"in its table: {pasted}"
+    assert error.problems[0].hint == f"write in the producer table: {pasted}"
     files, sources = pipeline.build_held(including(tmp_path, pasted), None)
     assert "a.sm_80.cubin" in files
     assert sources == ["demo/inc/far.cuh", "demo/near.cuh"]
@@ -198,7 +198,7 @@ def test_an_undeclared_include_is_told_at_the_table_of_its_function(tmp_path: Pa
         SourceError, built, producer_project(tmp_path, script, tables, {"near.cuh": "", "x.txt": ""})
     )
     assert found(error) == [("undeclared-include", "pyproject.toml:14")]
-    assert error.problems[0].hint == 'in its table: inputs = ["demo/near.cuh"]'
+    assert error.problems[0].hint == 'write in the producer table: inputs = ["demo/near.cuh"]'
 
 
 def test_an_sdist_has_what_producers_may_use_and_runs_none(
@@ -394,7 +394,7 @@ def test_ptx_for_another_arch_than_its_name_says_is_refused(tmp_path: Path) -> N
     error = refusal(HatchCubinError, built, project)
     assert found(error) == [("ptx-target-unsuitable", "demo/mm[B=1].sm_90.ptx:2")]
     assert error.problems[0].hint == (
-        "if the text of this source is for that arch, produce it as 'mm[B=1].sm_90a.ptx'"
+        "if this PTX is for sm_90a, let the producer return it under the name 'mm[B=1].sm_90a.ptx'"
     )
 
 
@@ -415,13 +415,13 @@ def test_tables_in_hints_match_the_produced_name(tmp_path: Path) -> None:
 def test_a_hint_does_not_exclude_a_name_that_only_the_script_knows(tmp_path: Path) -> None:
     texts = {"a.cu": "__device__ int f() { return 1; }\n", **MM}
     (one,) = refusal(CompileError, built, producer_project(tmp_path, returning(repr(texts)))).problems
-    assert "let demo/gen.py return no text for this source" in (one.hint or "")
+    assert "remove this source from the texts that demo/gen.py returns" in (one.hint or "")
 
 
 def test_a_hint_for_an_empty_text_does_not_exclude_its_name_either(tmp_path: Path) -> None:
     project = producer_project(tmp_path, returning("{'a.cu': '// nothing'}"), files={"b.cu": "// nothing"})
     of_script, of_file = refusal(SourceError, built, project).problems
-    assert "let demo/gen.py return no text for this source" in (of_script.hint or "")
+    assert "remove this source from the texts that demo/gen.py returns" in (of_script.hint or "")
     assert 'exclude = ["demo/b.cu"]' in (of_file.hint or "")
 
 

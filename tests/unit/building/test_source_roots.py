@@ -36,7 +36,7 @@ ABOVE = {
     "third/t.h": PRESENT,
     "other.h": PRESENT,
 }
-CROSSING = "is included with '..' across the border of a source root, which leads elsewhere in an sdist"
+CROSSING = "is included by a path with '..' across a source root, and this path leads elsewhere in an sdist"
 
 
 def mono(root: Path, above: Mapping[str, str], own: Mapping[str, str], options: str = OPTIONS) -> Project:
@@ -266,10 +266,7 @@ def test_an_sdist_that_was_made_without_us_is_told(tmp_path: Path) -> None:
     again = unpacked(project, tmp_path / "un/packed")
     shutil.rmtree(again.root / "source-roots")
     error = refusal(HatchCubinError, pipeline.make_plan, again)
-    why = (
-        "this project is an sdist (it has PKG-INFO) without source-roots/csrc: build the "
-        "sdist with hatch-cubin"
-    )
+    why = "this sdist (it has PKG-INFO) does not contain source-roots/csrc: build the sdist with hatch-cubin"
     hints = [problem.hint for problem in error.problems if problem.code == "pattern-matches-nothing"]
     assert why in hints
 

@@ -71,11 +71,11 @@ def test_what_is_no_spelling_of_an_arch_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sm_89a", "sm_89a does not exist; the first with this suffix is sm_90a"),
-        ("sm_90f", "sm_90f does not exist; the first with this suffix is sm_100f"),
-        ("compute_90f", "compute_90f does not exist; the first with this suffix is compute_100f"),
-        ("75a", "sm_75a does not exist; the first with this suffix is sm_90a"),
-        ("9.0f", "sm_90f does not exist; the first with this suffix is sm_100f"),
+        ("sm_89a", "sm_89a does not exist; the first arch with the suffix is sm_90a"),
+        ("sm_90f", "sm_90f does not exist; the first arch with the suffix is sm_100f"),
+        ("compute_90f", "compute_90f does not exist; the first arch with the suffix is compute_100f"),
+        ("75a", "sm_75a does not exist; the first arch with the suffix is sm_90a"),
+        ("9.0f", "sm_90f does not exist; the first arch with the suffix is sm_100f"),
     ],
 )
 def test_a_suffix_that_no_gpu_of_that_age_has_names_the_first_that_does(text: str, message: str) -> None:

@@ -498,7 +498,7 @@ def test_a_result_that_shows_one_is_refused_with_what_would_help(
     result = compiled(monkeypatch, shows, NAME, *OPTIONS)
     assert (result["ok"], result["output"], result["ptx"]) == (False, b"", b"")
     assert result["log"] == (
-        "fatal: the result contains names of folders, which needs 101 open files, more than are allowed here "
+        "fatal: code without names of folders needs 101 open files, more than are allowed here "
         "(use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers)"
     )
 

@@ -10,7 +10,7 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import plan_warnings
-from tests.helpers import SAXPY, make_project, write_tree
+from tests.helpers import SAXPY, Coded, make_project, write_tree
 
 ARCH = 'archs = ["sm_90"]\n'
 BLOCK = f"#ifndef BLOCK\n#define BLOCK 64\n#endif\n{SAXPY}"
@@ -22,7 +22,7 @@ def unread(root: Path, table: str, files: dict[str, str]) -> dict[str, str | Non
     """Return the hints about macros that no text names, by their names."""
     project = make_project(root, files, ARCH + table)
     found = plan_warnings.unread_macros(project, pipeline.make_plan(project).jobs)
-    names = [re.search(r"macro (\w+),", each.what) for each in found]
+    names = [re.search(r"macro (\w+) ", each.what) for each in found]
     assert all(each.where and each.where.line for each in found)
     return {name[1]: each.hint for name, each in zip(names, found, strict=True) if name}
 
@@ -42,6 +42,31 @@ def test_a_macro_that_no_text_names_is_told_with_the_one_that_is_meant(
     tmp_path: Path, table: str, source: str
 ) -> None:
     assert unread(tmp_path, table, {"k.cu": source}) == {"BLOK": "did you mean BLOCK?"}
+
+
+@pytest.mark.nvrtc
+def test_a_macro_that_only_another_source_uses_has_a_hint_for_the_main_table(tmp_path: Path) -> None:
+    found = unread(tmp_path, f"{RULE}define = {{ BLOCK = 128 }}", {"k.cu": SAXPY, "j.cu": BLOCK})
+    assert [*found] == ["BLOCK"]
+    assert (found["BLOCK"] or "").startswith("demo/j.cu uses BLOCK: ")
+    assert "[tool.hatch.build.hooks.cubin], above the first [[…source]]" in (found["BLOCK"] or "")
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (f"{RULE}archs = ['sm_90']", [Coded("archs-by-default", "pyproject.toml:12", "demo/j.cu")]),
+        (f"archs = ['all-major']\n{RULE}archs = ['sm_90']", []),
+        (f"{RULE}archs = ['sm_90']\n{RULE.replace('k.cu', 'j.cu')}archs = ['sm_80']", []),
+        (RULE, []),
+    ],
+)
+def test_default_archs_beside_archs_of_a_source_table_are_told(
+    tmp_path: Path, table: str, expected: list[Coded]
+) -> None:
+    project = make_project(tmp_path, {"k.cu": SAXPY, "j.cu": BLOCK}, table)
+    assert plan_warnings.archs_by_default(project, pipeline.make_plan(project).jobs) == expected
 
 
 @pytest.mark.nvrtc

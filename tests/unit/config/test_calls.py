@@ -77,8 +77,8 @@ def test_a_project_knows_the_libraries_of_its_calls() -> None:
 
 
 LEAVE_OUT = (
-    "leave it out, here and in the call; or remove this table and exclude the source, and CuPy compiles the "
-    "text at run time"
+    "remove the option from this table and from the call; or remove this table and exclude the source, so "
+    "that CuPy compiles the text at run time"
 )
 
 
@@ -111,7 +111,7 @@ def test_every_wrong_option_is_reported() -> None:
 def test_a_folder_outside_of_the_project_has_another_key(folder: str) -> None:
     ((code, line, hint),) = refused(f'options = ["-I{folder}"]')
     assert (code, line) == ("path-leaves-project", 3)
-    assert "'include-dirs' names folders of the project" in str(hint)
+    assert "folders of the project in 'include-dirs'" in str(hint)
 
 
 def test_an_absolute_folder_of_the_project_is_shown_as_it_may_be_written(tmp_path: Any) -> None:
@@ -128,9 +128,9 @@ def test_an_absolute_folder_of_the_project_is_shown_as_it_may_be_written(tmp_pat
         ("define = { N = 4 }", "write the macros in 'options', as in the call: \"-DN=4\""),
         (
             "variants = { N = [4, 5] }",
-            "write a [[source]] table for one call, or return a text for each call from a producer",
+            "a table is for one call: for more calls, return a text for each call from a producer",
         ),
-        ('name = "k"', "leave it out: the module is found by the text and the options of the call"),
+        ('name = "k"', "remove 'name': the library finds the module by the text and the options of its call"),
     ],
 )
 def test_a_call_has_no_settings_of_a_source(line: str, hint: str) -> None:

@@ -480,13 +480,13 @@ def test_a_source_is_not_linked_but_compiled(entry: str, hint: str | None) -> No
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("cuda-toolkit", "its headers come with the toolkit, so leave it out"),
-        ("cuda_core", "its headers come with the toolkit, so leave it out"),
+        ("cuda-toolkit", "the CUDA toolkit already contains these headers: remove the entry"),
+        ("cuda_core", "the CUDA toolkit already contains these headers: remove the entry"),
         ("mine.cuh", ""),
         ("cutlass", ""),
         ("cutlas", "did you mean 'nvidia-cutlass'?"),
         ("nvidia-cutlas", "did you mean 'nvidia-cutlass'?"),
-        ("cuda-tookit", "its headers come with the toolkit, so leave it out"),
+        ("cuda-tookit", "the CUDA toolkit already contains these headers: remove the entry"),
         ("flashinfer", ""),
         ("curand", ""),
     ],
@@ -514,7 +514,7 @@ def test_flags_without_which_nothing_is_lost_are_left_out(flags: str) -> None:
 def test_several_values_of_a_macro_are_variants(table: str, home: str) -> None:
     (problem,) = problems(table)
     assert problem.hint == (
-        "for one module per value, write this in "
+        "to build one module for each value, write this in "
         f"[[tool.hatch.build.hooks.cubin.{home}]]: variants = {{ N = [1, 2] }}"
     )
 
@@ -729,7 +729,7 @@ def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
         ("name = 'a[b]'", "name … 'a[b]'"),
         ("archs = []", "archs must name at least one arch"),
         ("instantiate = ['a', ' ']", "instantiate: ' ' is not the name of a kernel, such …"),
-        ("instantiate = ['scale<{T}>']", "instantiate: 'scale<{T}>' has braces …"),
+        ("instantiate = ['scale<{T}>']", "instantiate: 'scale<{T}>' has a placeholder …"),
         ("variants = 1", "variants must be a table of arrays such as { BLOCK = [128, 256] }, not 1"),
         ("variants.N = 1", "variants.N must be an array of at least one value, not 1"),
         ("variants.N = []", "variants.N … []"),
@@ -1232,8 +1232,8 @@ def test_a_backend_inside_that_cannot_be_is_told(text: str, message: str) -> Non
 @pytest.mark.parametrize("key", ["backend", "backend-path", "package-dir"])
 def test_without_ours_around_it_there_is_none(key: str) -> None:
     assert str(refusal(ConfigError, wrapped, f"{key} = 1", wraps=False)) == (
-        f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: [tool.hatch-cubin] has"
-        ' this key if [build-system] has build-backend = "hatch_cubin.backend"'
+        f"pyproject.toml:2: {key!r} is not an option of [tool.hatch-cubin]\n  hint: only projects "
+        'with build-backend = "hatch_cubin.backend" can set this key, in [tool.hatch-cubin]'
     )
 
 
@@ -1282,7 +1282,7 @@ def test_all_that_is_wrong_with_a_module_table_is_told() -> None:
         f"'source' is not an option of {MODULE}\n  hint: did you mean 'sources'?",
         "mode must be 'lto' or 'rdc', not 'both'",
         f"link: '../x.a' {OUTSIDE}\n"  # noqa: ISC004
-        "  hint: move x.a into the project, or into a folder that 'source-roots' names",
+        "  hint: move x.a into the project, or into a folder that 'source-roots' lists",
         "link: 'a b' is not the name of a distribution, such as 'nvidia-cutlass'",
         f"link: '/c' {OUTSIDE}",
         "this table also needs 'name'\n"  # noqa: ISC004
@@ -1477,3 +1477,33 @@ def test_a_value_of_a_producer_that_is_of_another_kind_is_shown_as_it_may_be_mea
 ) -> None:
     (found,) = problems(f"{PRODUCER}\npath = 'gen.py'\n{line}")
     assert found.hint == hint
+
+
+SOURCE_K = "[[tool.hatch.build.hooks.cubin.source]]\npath = 'k.cu'\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "value"),
+    [
+        ("name = 'a'", "name = 'b'", '"a"'),
+        ("archs = ['sm_80']", "archs = ['sm_90']", '["sm_80"]'),
+        ("define = { N = 4 }", "define = { N = 8 }", 'variants = { N = ["4", "8"] }'),
+        ("options = { lineinfo = true }", "options = { lineinfo = false }", "true"),
+    ],
+)
+def test_two_source_tables_of_one_path_do_not_replace_a_setting(first: str, second: str, value: str) -> None:
+    table = f"{SOURCE_K}{first}\n{SOURCE_K.replace('k.cu', './k.cu')}{second}\n"
+    error = refusal(ConfigError, read_config, table)
+    assert [*error.problems] == [Coded("setting-replaced", "pyproject.toml:15", value)]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        f"{SOURCE_K}instantiate = ['f<1>']\n{SOURCE_K}instantiate = ['f<2>']\n",
+        f"{SOURCE_K}define = {{ N = 4 }}\n{SOURCE_K}define = {{ N = 4, M = 1 }}\n",
+        f"{SOURCE_K.replace('k.cu', '*.cu')}name = 'a_{{stem}}'\n{SOURCE_K}name = 'a'\n",
+    ],
+)
+def test_source_tables_that_add_to_each_other_are_no_error(table: str) -> None:
+    assert len(read_config(table).source) == 2

@@ -90,7 +90,7 @@ VALUES = 'must be an array of at least one value, or a range such as "0..31", no
         ),
         (
             "{ kernel = 'a<{kernel}>' }",
-            ".kernel cannot have the placeholder {kernel}, because 'kernel' is the key of the name",
+            ".kernel cannot have the placeholder {kernel}, because the key 'kernel' is the kernel's name",
             None,
         ),
         (

@@ -193,7 +193,7 @@ def test_a_table_of_hatch_toml_is_moved_for_another_backend(tmp_path: Path) -> N
 def test_a_table_that_hatch_toml_hides_is_moved_there(tmp_path: Path, hook: str, build: str) -> None:
     assert str(refused(tmp_path, f"{HATCHLING}[tool.hatch.{hook}]\n", build)) == (
         f"pyproject.toml:3: Hatch does not read [tool.hatch.{hook}], because "
-        "hatch.toml has a [build] that replaces it\n"
+        "[build] in hatch.toml replaces this table\n"
         "  hint: move this table to hatch.toml, as [build.hooks.cubin]"
     )
 
@@ -230,7 +230,9 @@ def test_of_two_tables_one_is_kept(
 def test_a_header_for_pyproject_toml_hides_more_in_hatch_toml(tmp_path: Path) -> None:
     error = refused(tmp_path, HATCHLING + HOOK, HOOK)
     assert found(error) == [("two-tables", "hatch.toml:1")]
-    assert "in hatch.toml its header would have to be [build.hooks.cubin]" in (error.problems[0].hint or "")
+    assert "a table [build.hooks.cubin] in hatch.toml would replace all of [tool.hatch.build]" in (
+        error.problems[0].hint or ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -459,5 +461,5 @@ def test_a_table_of_a_source_under_its_short_name_is_in_the_wrong_place(tmp_path
     places = [f"pyproject.toml:{line}", f"pyproject.toml:{line + 2}"]
     assert found(caught.value) == [("table-in-wrong-place", place) for place in places]
     assert [problem.hint for problem in caught.value.problems] == [
-        f"write [[{header}.{key}]] in place of it" for key in ("source", "module")
+        f"write [[{header}.{key}]] in place of this header" for key in ("source", "module")
     ]

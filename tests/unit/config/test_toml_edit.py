@@ -41,7 +41,7 @@ def test_settings_have_no_place_in_what_is_no_table(text: str) -> None:
 
 
 def test_a_key_that_is_there_is_not_written_again() -> None:
-    with pytest.raises(ValueError, match=r"^the change would have to rewrite other lines$"):
+    with pytest.raises(ValueError, match=r"^the change is not possible without rewriting other lines$"):
         add_settings("[tool.uv]\nkey = 1\n", UV, [KEY])
 
 

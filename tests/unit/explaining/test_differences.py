@@ -101,7 +101,7 @@ HEADERS = NOW["headers"]
         ({"trees": [WHEELS[:-1] + "1"]}, ["another release of NVIDIA's wheels is installed"]),
         ({"implicit": []}, ["hatch-cubin adds '--frandom-seed=hatch-cubin' now"]),
         ({"assembled": "sm_90"}, []),
-        ({"cuda_core": "1.0.0"}, ["cuda-core 1.0.0 -> 1.2.2, which makes other keys"]),
+        ({"cuda_core": "1.0.0"}, ["cuda-core 1.0.0 -> 1.2.2, which changes the cache keys"]),
         ({"cuda_core": "1.0.0", "arch": "sm_80"}, ["compiled for sm_80, and not for sm_90"]),
     ],
 )

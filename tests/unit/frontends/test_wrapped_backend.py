@@ -68,7 +68,7 @@ def test_it_may_be_an_object_inside_of_a_module_of_the_project(tmp_path: Path) -
         (
             'backend = "no_such"\nbackend-path = ["tools"]',
             "backend-not-installed",
-            ["'no_such'", "does a folder of backend-path contain it?"],
+            ["'no_such'", "check that one of the folders in 'backend-path' contains this module"],
         ),
         (
             'backend = "_needs"\nbackend-path = ["tools"]',

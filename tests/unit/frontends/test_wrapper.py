@@ -268,7 +268,7 @@ UNPLACED = "package-folder-not-found"
             "",
             ("other/__init__.py",),
             UNPLACED,
-            ["_inner are: 'other'", "the folder of 'other' in the project", '"src/other"'],
+            ["_inner has the packages: 'other'", "the folder of 'other' in the project", '"src/other"'],
         ),
         ("ns.x", ("demo/__init__.py", "ns/x/__init__.py"), UNPLACED, ["'demo', 'ns.x'", '"src/ns/x"']),
         ("", ("demo.py",), UNPLACED, ["none", "kernels need a package: a folder with __init__.py"]),
@@ -309,7 +309,7 @@ def test_a_package_that_the_tree_shows_in_one_place_is_named_with_it(
     members = ("acme/gpu/__init__.py", "python/__init__.py", *INFO)
     options = f'package = "{package}"\n' if package else ""
     written(project, options, members, files={f"{home}/__init__.py": "" for home in homes})
-    what = "the package's folder is unknown; the packages in the wheel of _inner are: 'acme.gpu', 'python'"
+    what = "the folder of the package is unknown; the wheel of _inner has the packages: 'acme.gpu', 'python'"
     assert refused("build_wheel", capsys) == (
         f"hatch-cubin: error: pyproject.toml:4: {what} [{UNPLACED}]\n  hint: {hint}\n"
     )

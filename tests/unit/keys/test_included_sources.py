@@ -46,7 +46,7 @@ def test_what_another_source_includes_and_has_no_kernel_is_a_header(tmp_path: Pa
     }
     assert modules(tmp_path, files) == (
         ["k"],
-        ["demo/part.cu is not a module of its own, because demo/k.cu includes it and it has no kernel"],
+        ["demo/part.cu is not compiled as a module, because demo/k.cu includes it and it has no kernel"],
     )
 
 

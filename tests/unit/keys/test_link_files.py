@@ -298,7 +298,7 @@ def test_lto_ir_that_is_newer_than_the_linker_is_refused_before_anything_is_comp
     assert found(caught.value) == [("nvjitlink-too-old", "")]
     what = f"nvJitLink 12.9.86 cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"
     release = "{}.{}".format(*toolkit.version)
-    hint = f'install an nvJitLink of the same release; to ask for both: toolkit = "{release}"'
+    hint = f'install an nvJitLink of the same release; to select the release of both: toolkit = "{release}"'
     assert str(caught.value) == f"{what}\n  hint: {hint}"
 
 

@@ -114,8 +114,8 @@ def test_a_source_of_a_module_does_not_define_what_its_variants_are_of(value: st
     table = f'[[tool.hatch.build.hooks.cubin.source]]\npath = "demo/*.cu"\ndefine = {{ N = {value} }}\n'
     (told,) = refusal(f"{SOLVER}variants = {{ N = [1, 2] }}\n{table}", A_AND_B)
     assert told.partition(": ")[2] == (
-        "define.N would make all variants of 'solver' equal for this source\n"
-        "  hint: remove N here, or from the module's 'variants'"
+        "define.N would give N the same value in all variants of module 'solver'\n"
+        "  hint: remove N from 'define' of this source, or from 'variants' of the module"
     )
 
 

@@ -147,7 +147,7 @@ def test_a_needless_text_is_not_to_be_excluded() -> None:
     made = plan(ARCHS, {"mm.cu": "int x;"}, Source("other/mm.cu", "int y;"))
     hints = {each.where.path: each.hint for each in shared_names.name_problems(made, config) if each.where}
     assert hints == {
-        "demo/mm.cu": "let demo/gen.py return no text for this source",
+        "demo/mm.cu": "remove this source from the texts that demo/gen.py returns",
         "other/mm.cu": 'exclude = ["other/mm.cu"]',
     }
 

@@ -244,13 +244,13 @@ def test_a_source_table_that_matches_nothing_is_refused_with_its_line_and_a_gues
     assert refused(options, *cu("demo/red.cu")) == [
         problem(
             "pattern-matches-nothing",
-            "path 'demo/rde.cu' matches no source",
+            "path 'demo/rde.cu' does not match any source",
             Location("pyproject.toml", FIRST + 1),
             'path = "demo/red.cu"',
         ),
         problem(
             "pattern-matches-nothing",
-            "path 'zzz' matches no source",
+            "path 'zzz' does not match any source",
             Location("pyproject.toml", FIRST + 3),
             "the sources are demo/red.cu",
         ),
@@ -417,7 +417,7 @@ def test_what_ptx_can_serve_of_the_archs_is_kept() -> None:
         found = refused(f"archs = [{archs}]", source)
         assert found[0].what == "cannot be assembled for sm_75"
         assert found[0].hint == (
-            f"this table builds it for archs that can run it:\n    {RULE}\n"
+            f"this table selects only archs that can run this PTX:\n    {RULE}\n"
             f'    path = "demo/k.ptx"\n    archs = [{kept}]'
         )
 
@@ -430,7 +430,7 @@ def test_ptx_that_a_named_arch_cannot_take_is_refused_with_the_line_that_forbids
             "cannot be assembled for sm_90",
             Location("demo/k.ptx", 3),
             (
-                f"this table builds it for archs that can run it:\n    {RULE}\n"
+                f"this table selects only archs that can run this PTX:\n    {RULE}\n"
                 '    path = "demo/k.ptx"\n    archs = ["sm_90a"]'
             ),
             ("because of: .target sm_90a, debug",),

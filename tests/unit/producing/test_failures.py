@@ -46,7 +46,7 @@ Thread 0x1 (most recent call first):
     (one,) = problems({}, None, "line\n\nlast", stacks)
     assert (one.code, one.where) == ("producer-timed-out", TABLE)
     assert one.details == ("demo/gen.py:7: in sources", "demo/x.py:4: in wait", "line", "last")
-    assert one.hint == "in its table: seconds = 300"
+    assert one.hint == "write in the producer table: seconds = 300"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ Thread 0x1 (most recent call first):
 def test_undeclared_reads_have_a_line_to_paste(read: list[str], listed: list[str], inputs: str) -> None:
     (one,) = problems({"sources": [["a.cu", ""]], "read": read, "listed": {key: [] for key in listed}})
     assert (one.code, one.where) == ("undeclared-input", TABLE)
-    assert one.hint == f'in its table: inputs = ["demo/a.txt", {inputs}]'
+    assert one.hint == f'write in the producer table: inputs = ["demo/a.txt", {inputs}]'
 
 
 def test_a_message_names_few_of_many_undeclared_files() -> None:
@@ -75,7 +75,7 @@ def test_the_top_folder_of_the_project_cannot_be_declared() -> None:
     top, other = problems({"sources": [["a.cu", ""]], "read": ["demo/b.txt"], "listed": {".": []}})
     assert (top.code, top.where) == ("undeclared-input", TABLE)
     assert "inputs =" not in (top.hint or "inputs =")
-    assert other.hint == 'in its table: inputs = ["demo/a.txt", "demo/b.txt"]'
+    assert other.hint == 'write in the producer table: inputs = ["demo/a.txt", "demo/b.txt"]'
     assert len(problems({"sources": [["a.cu", ""]], "read": [], "listed": {".": []}})) == 1
 
 
@@ -83,14 +83,15 @@ def test_the_undeclared_file_of_a_listed_folder_is_named() -> None:
     listed = {"demo/t": ["demo/t/py.typed", "demo/t/x"]}
     (one,) = problems({"sources": [["a.cu", ""]], "read": [], "listed": listed})
     assert "demo/t/ (such as py.typed), " in one.what
-    assert one.hint == 'in its table: inputs = ["demo/a.txt", "demo/t/*"]'
+    assert one.hint == 'write in the producer table: inputs = ["demo/a.txt", "demo/t/*"]'
 
 
 def test_a_folder_without_files_cannot_be_declared() -> None:
     (one,) = problems({"sources": [["a.cu", ""]], "read": [], "listed": {"demo/no": None}})
     assert (one.code, one.where, "demo/no" in one.what) == ("undeclared-input", TABLE, True)
-    assert 'put a file into the folder, and in its table: inputs = ["demo/a.txt", "demo/no/*"]' in (
-        one.hint or ""
+    assert (
+        'put a file into this folder, and write in the producer table: inputs = ["demo/a.txt", "demo/no/*"]'
+        in (one.hint or "")
     )
 
 
@@ -100,7 +101,7 @@ def test_a_folder_without_files_cannot_be_declared() -> None:
         (
             {"absent": ["texts"], "classes": [], "value": None},
             "no-such-function",
-            'in its table: call = "texts"',
+            'write in the producer table: call = "texts"',
         ),
         ({"absent": ["a", "b"], "classes": [], "value": "dict"}, "no-such-function", None),
         (
@@ -149,9 +150,8 @@ def test_a_hint_of_the_process_is_shown() -> None:
             "jinja2.ext",
             [],
             (
-                "if the texts need this module, write the name of its distribution in place of …, in the "
-                'producer\'s table: requires = ["…"]; otherwise, do not import the module in this file; '
-                "an isolated build has only the packages that 'requires' lists"
+                "an isolated build installs only the packages in 'requires': to import this module, write "
+                'the name of its distribution in place of … in the producer table: requires = ["…"]'
             ),
         ),
         ("ModuleNotFoundError", "demo.no", [], None),
@@ -165,13 +165,13 @@ def test_a_hint_of_the_process_is_shown() -> None:
             "FileNotFoundError: [Errno 2] No such file or directory: 'nvdisasm'",
             None,
             [["demo/gen.py", 1, "sources", "subprocess.run(['nvdisasm'])"]],
-            'to find programs by name, in its table: environment = ["X", "PATH"]',
+            'to find programs by name, write in the producer table: environment = ["X", "PATH"]',
         ),
         (
             "KeyError: 'LEVEL'",
             None,
             [["demo/gen.py", 1, "sources", "os.environ['LEVEL']"]],
-            'in its table: environment = ["X", "LEVEL"]',
+            'write in the producer table: environment = ["X", "LEVEL"]',
         ),
         (
             "KeyError: 'X'",

@@ -144,7 +144,10 @@ def test_all_wrong_values_are_reported_with_their_names() -> None:
 
 def test_a_suffix_that_the_table_does_not_name_has_a_line_to_paste() -> None:
     (one,) = refusal(SourceError, sources, "a.ptx", "x", ProducerRule(path="gen.py")).problems
-    assert (one.code, one.hint) == ("unexpected-suffix", 'in its table: produces = ["cu", "ptx"]')
+    assert (one.code, one.hint) == (
+        "unexpected-suffix",
+        'write in the producer table: produces = ["cu", "ptx"]',
+    )
 
 
 @pytest.mark.parametrize(

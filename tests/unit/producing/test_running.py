@@ -74,7 +74,7 @@ def sources():
     )
     assert found(error) == [("undeclared-input", str(TABLE))]
     pasted = 'inputs = ["demo/known.txt", "demo/*"]'
-    assert error.problems[0].hint == f"in its table: {pasted}"
+    assert error.problems[0].hint == f"write in the producer table: {pasted}"
     assert run(producer_project(tmp_path, script, pasted, files)) == {"a.cu": "x"}
 
 
@@ -84,7 +84,7 @@ def test_a_module_that_is_imported_by_a_computed_name_is_an_undeclared_file(tmp_
     )
     files = {"late.py": "TEXT = 'x'"}
     (one,) = refusal(SourceError, run, producer_project(tmp_path, script, "", files)).problems
-    assert one.hint == 'in its table: inputs = ["demo/late.py"]'
+    assert one.hint == 'write in the producer table: inputs = ["demo/late.py"]'
     assert run(producer_project(tmp_path, script, 'inputs = ["demo/late.py"]', files)) == {"a.cu": "x"}
 
 
@@ -170,7 +170,7 @@ def test_a_source_root_is_part_of_the_project(tmp_path: Path) -> None:
     project = producer_project(tmp_path / "project", returning("{'a.cu': open('../csrc/t.txt').read()}"))
     project = replace(project, config=replace(project.config, source_roots=(("csrc", "../csrc"),)))
     (one,) = refusal(SourceError, run, project).problems
-    assert one.hint == 'in its table: inputs = ["csrc/t.txt"]'
+    assert one.hint == 'write in the producer table: inputs = ["csrc/t.txt"]'
 
 
 def test_where_there_are_no_groups_of_processes_the_process_itself_is_ended(

@@ -407,7 +407,7 @@ def test_a_damaged_file_is_not_set_aside_while_another_process_uses_it(opened: O
     cache.close()
     overwrite_with_nonsense(opened)
     assert cache.read(b"7") is None
-    why = "the file is damaged, and can be set aside only while no other process uses it"
+    why = "the file is damaged, and can be replaced only while no other process uses the file"
     assert opened.warnings == [f"cannot be used fully: {why}"]
     other.close()
     cache.write(b"7", b"code")
@@ -502,7 +502,7 @@ def test_a_database_that_another_program_uses_is_left_alone(opened: Opener) -> N
         cache = opened()
         cache.write(b"k", b"code")
         assert cache.read(b"k") is None
-    why = "the file is not a program cache, and can be set aside only while no other process uses it"
+    why = "the file is not a program cache, and can be replaced only while no other process uses the file"
     assert {*opened.warnings} == {
         f"cannot be used fully: {why}",
         f"cannot be used fully: {why}; an entry was not stored",

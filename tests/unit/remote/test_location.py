@@ -93,7 +93,7 @@ def test_an_invalid_url_in_the_table_is_an_error_without_its_password(url: str, 
         ),
         (
             "s3://ada:hunter2@bucket",
-            "must not contain a user or a password: a bucket reads its own variables for them",
+            "must not contain a user or a password: set the environment variables of the bucket's provider",
         ),
         ("hunter2", "must begin with"),
     ],

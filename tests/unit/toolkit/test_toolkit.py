@@ -48,8 +48,8 @@ def test_a_system_toolkit_of_another_major_than_the_bindings_is_named(
     monkeypatch.setenv("CUDA_HOME", str(write_tree(tmp_path, {"lib64/libnvrtc.so.11": ""})))
     major = Toolkit(None).major
     assert refusal("library-not-loadable", "system").splitlines()[0] == (
-        f"cannot load nvrtc: there is no CUDA {major} in CUDA_HOME={tmp_path}, "
-        "but CUDA 11, which needs cuda-bindings==11.*"
+        f"cannot load nvrtc: there is no CUDA {major} in CUDA_HOME={tmp_path}"
+        "; this folder has CUDA 11, which needs cuda-bindings==11.*"
     )
 
 

@@ -19,7 +19,9 @@ KERNELS: dict[Kernel, bytes] = {
 }
 
 
-OR = "or list the wheel's GPUs with --gpu, or the kernels that need not run on all GPUs with --except"
+OR = (
+    "or set --gpu to the GPUs that the wheel is for, or --except to the kernels that need not run on all GPUs"
+)
 
 
 class Answer(NamedTuple):
@@ -122,11 +124,11 @@ def test_a_kernel_that_its_source_defines_for_some_archs_only(tmp_path: Path, co
 def test_the_gpus_that_a_wheel_is_for_can_be_named(tmp_path: Path, command: Command) -> None:
     wheel = wheel_of(tmp_path, KERNELS)
     assert check(command, wheel, "--gpu", "8.6,9.0").code == 0
-    answer = check(command, wheel, "--gpu", "7.5 12.0,sm_75")
+    answer = check(command, wheel, "--gpu", "7.5 12.0;sm_75")
     assert answer.code == 1
     values = ("3 of 3 kernels ", " 7.5, 12.0 ")
     assert answer.err[0] == Coded("gpu-not-served", f"{wheel}/demo/_cubins", *values)
-    for text in ("H100", "9"):
+    for text in ("H100", "9", "compute_90"):
         wrong = command("check", wheel, "--gpu", text)
         said = f"{text!r} is not a compute capability: did you mean 9.0?"
         assert (wrong.code, said in wrong.err) == (2, True)
@@ -135,7 +137,9 @@ def test_the_gpus_that_a_wheel_is_for_can_be_named(tmp_path: Path, command: Comm
 def test_a_list_of_gpus_that_is_empty_is_not_the_wheels_own(tmp_path: Path, command: Command) -> None:
     answer = check(command, wheel_of(tmp_path, KERNELS), "--gpu", "")
     assert answer.code == 2
-    assert answer.err[-1].endswith("argument --gpu: '' is not a compute capability: write it as 8.9")
+    assert answer.err[-1].endswith(
+        "argument --gpu: '' is not a compute capability: write a capability such as 8.9"
+    )
 
 
 def for_debugger(name: str) -> bytes:
@@ -354,7 +358,7 @@ NOTHING_FOR = (
     "3 of 3 kernels cannot run on 7.5"
     "%0A  a: built for sm_80, sm_90%0A  b: built for sm_90, compute_80%0A  c: built for sm_80, sm_90"
     '%0A  hint: add "sm_75" to the archs of these kernels; '
-    "or list the wheel's GPUs with --gpu, or the kernels that need not run on all GPUs with --except"
+    "or set --gpu to the GPUs that the wheel is for, or --except to the kernels that need not run on all GPUs"
 )
 
 

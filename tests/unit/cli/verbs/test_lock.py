@@ -100,7 +100,7 @@ def test_what_a_lock_has_too_much_is_told_by_a_check_alone(
     told = Said(capsys, root, "lock", "--check")
     assert told.err == [
         "hatch-cubin: error: cubin.lock: is stale [lock-stale]",
-        "  the field 'modules' would change",
+        "  'hatch-cubin lock' would change the field 'modules'",
         ANEW,
     ]
 

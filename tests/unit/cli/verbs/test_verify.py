@@ -450,7 +450,7 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
         ("99.0", "was made by a newer hatch-cubin, 99.0 [newer-release]"),
         (
             "evil",
-            f"names hatch-cubin evil as its builder, which {OURS} does not know [unknown-release]",
+            f"names hatch-cubin evil as its builder, but {OURS} does not know evil [unknown-release]",
         ),
     ],
 )

@@ -199,7 +199,7 @@ NOBODY = importlib.metadata.PackageNotFoundError("hatch-cubin")
 FULL = OSError(28, "No space left on device")
 OTHER = "the worker has NVRTC 13.4.92, but this build has 13.5.37"
 MISFITS: dict[str, tuple[str, Answer]] = {
-    "the worker does not have hatch-cubin, but this build has 1.2": ("version", raising(NOBODY)),
+    "hatch-cubin is not installed on the worker; this build uses 1.2": ("version", raising(NOBODY)),
     "the worker has hatch-cubin 1.1, but this build has 1.2": ("version", lambda _name: "1.1"),
     OTHER: ("identify", lambda *_: ("process", OTHER)),
     "ImportError: no name": ("identify", raising(ImportError("no name\nmore of it"))),

@@ -32,7 +32,7 @@ ASSEMBLES = MINE._replace(ptxas="13.5.37")
         (
             MINE._replace(schema="keys 0"),
             MINE,
-            ("the worker has hatch-cubin with the key format keys 0, but this build has keys 1"),
+            ("the worker has cache key format keys 0, but this build has keys 1"),
         ),
         (MINE._replace(data_model="llp64"), MINE, "the worker has data model llp64, but this build has lp64"),
         (
