@@ -93,7 +93,7 @@ def number_of(text: str) -> int | None:
 
 
 def split_specs(text: str) -> list[str]:
-    """Split the value of an environment variable into archs, at commas, semicolons or spaces."""
+    """Split a list of archs or capabilities at commas, semicolons and spaces."""
     return [part for part in re.split(r"[\s,;]+", text) if part]
 
 

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...common.arch_names import split_specs
 from ...config import table_location
 from ...config.config import parse_config
 from ...config.value_checks import guess
@@ -157,4 +158,4 @@ def _budget(folder: str) -> int | None:
 
 
 def _capabilities(text: str) -> list[int]:
-    return [*dict.fromkeys(capability(each) for each in text.replace(",", " ").split() or [text])]
+    return [*dict.fromkeys(capability(each) for each in split_specs(text) or [text])]
