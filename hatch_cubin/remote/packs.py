@@ -78,7 +78,7 @@ class PackIndex:
         return PackIndex(self.packs, slots, self.writes)
 
     def drop_unused(self, used: AbstractSet[bytes]) -> PackIndex:
-        """Mark the *used* keys as used, and return the index without keys not used for a long time."""
+        """Mark the *used* keys as used, and return the index without long unused keys."""
         now = self.writes + 1
         slots = {
             key: slot._replace(used=now) if key in used else slot
