@@ -40,7 +40,7 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
             "the source has no tile kernel"
         )
     left_out = (
-        "the source has only device functions, so exclude the source: "
+        "the source has only device functions: mark its kernel with __global__, or exclude the source: "
         f"{failed.line('exclude', [failed.path])}"
     )
     if failed.sources.keys() == {failed.path}:
