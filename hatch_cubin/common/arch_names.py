@@ -18,7 +18,7 @@ _SPELLINGS = (
 
 
 class Arch(NamedTuple):
-    """A GPU architecture to compile for: `sm_90` gives a cubin, `compute_90` gives PTX."""
+    """A GPU architecture to compile for. `sm_90` means a cubin, and `compute_90` means PTX."""
 
     number: int
     suffix: str = ""

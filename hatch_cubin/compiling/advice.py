@@ -91,7 +91,7 @@ def _causes(found: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
 
 
 def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
-    """Convert the line of an error in a recorded call: the text begins at a later line of the call's file."""
+    """Convert an error's line in a recorded call, whose text begins at a later line of the call's file."""
     where = error.where
     if source.recorded is None or where is None or where.path != source.path or where.line is None:
         return error

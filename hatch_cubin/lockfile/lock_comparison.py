@@ -323,8 +323,8 @@ def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
     """Return the entry of a job's unit in the lock file; all values are None if the unit has no entry.
 
-    Even the lock file of an unchanged project may have no entry for a unit: the unit's source was only
-    included in another source, which this build rejects.
+    The lock file of an unchanged project has no entry for a unit if the unit's source was only included in
+    another source, and this build rejects the other source.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]
