@@ -33,7 +33,7 @@ from .stub import MOST_SIGNATURES, stub
 if TYPE_CHECKING:
     from .packs import PackedBlocks
 
-# The formats of a manifest. An old loader cannot read a newer format of the manifest. So each bundle has the
+# The formats of a manifest. An old loader cannot read a newer format of the manifest. Each bundle has the
 # oldest format that is possible.
 RAW, PACKED, SPLIT = 1, 2, loader_files.FORMAT
 # The file with the compiled code, or its packed block and the offset in it.
@@ -279,8 +279,8 @@ def describe_editable(
 def _stamp(path: Path) -> list[int | str | None]:
     """Return the size, two time stamps and the digest of a file."""
     status = os.stat(path)
-    # If a file was changed a moment ago, another change may give it the same time stamp. So the time stamp of
-    # such a file is left out, and the loader compares the file's content.
+    # If a file was changed a moment ago, another change may give it the same time stamp. The time stamp of a
+    # file that was changed a moment ago is left out, and the loader compares the file's content.
     settled = disk.are_settled([disk.state_from_status(status)], time.time_ns())
     changed = status.st_ctime_ns if settled else None
     return [status.st_size, status.st_mtime_ns, changed, file_digest(path.read_bytes())]
@@ -355,8 +355,8 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
             for left_over in folder.glob(f"{_TEMPORARY}*") if lock.real else ():
                 if not _is_in_work(left_over, _WRITTEN_S):
                     left_over.unlink(missing_ok=True)
-            # Without the lock, another build may remove files that this build has just written. So this build
-            # checks all its files again.
+            # Without the lock, another build may remove files that this build has just written. A build
+            # without the lock checks all its files again.
             for _ in range(_ROUNDS):
                 if not _write_once(files, folder, place):
                     break

@@ -77,7 +77,7 @@ class Manifest(NamedTuple):
     modules: tuple[ManifestModule, ...]
     blocks: Mapping[str, ManifestBlock] | None = None  # The blocks of a packed bundle, by file name.
     companions: Mapping[str, Mapping[str, str]] | None = None  # how to install each companion wheel
-    # The label of the wheel variant. It is not set in other wheels.
+    # The label of the wheel variant. Other wheels do not have a label.
     wheel_variant: Mapping[str, str] | None = None
     fronts: tuple[str, ...] = ()  # The libraries with calls that were compiled for the wheel, such as "cupy".
 

@@ -135,7 +135,7 @@ def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list
 
 
 def _path_in_tree(piece: Piece) -> str:
-    """Return a digit for each split of a group: *piece* goes into the first half (0) or the second half (1).
+    """Return a digit for each split of a group: 0 puts *piece* into the first half, 1 into the second half.
 
     The first digits are a digest of the source's name, and the other digits are a digest of the module's
     name.

@@ -1,4 +1,4 @@
-"""Read all files in a cache folder, and report each file with other content than a build wrote."""
+"""Read all files in a cache folder, and report each file whose content was not written by a build."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ def read_record(file: StoredFile) -> tuple[bytes, Record | None]:
 
 
 def mark_used(entry: StoredFile, record: StoredFile) -> None:
-    """Set the access times of an entry and its record to now. So trimming removes both together.
+    """Set the access times of an entry and its record to now, so that trimming the cache removes both.
 
     The record's access time is slightly earlier than the access time of the entry.
     """

@@ -153,8 +153,7 @@ def signer_of(project: Project) -> Signer | None:
     if not (said := project.environ.get(SIGNING_KEY)):
         return None
     signer = Signer(_private(said, project))
-    keys = project.config.trusted_keys
-    if keys and signer.key not in keys:
+    if signer.key not in project.config.trusted_keys:
         project.warn(
             f"no build will trust the signatures of {SIGNING_KEY}: trusted-keys does not list {signer.key}"
         )

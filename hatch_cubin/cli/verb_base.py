@@ -187,11 +187,11 @@ def capability(text: str) -> int:
     """Return a compute capability as a number, such as 89 for '8.9', or raise argparse's error."""
     match = re.fullmatch(r"(?:sm_)?([0-9]{1,2})\.?([0-9])[af]?", text)
     if match is None:
-        from ..common import gpu_names
+        from ..common import arch_names, gpu_names
 
-        found = gpu_names.capabilities(text) or ((int(text) * 10,) if re.fullmatch("[0-9]", text) else ())
-        meant = " or ".join(f"{number // 10}.{number % 10}" for number in found)
-        advice = f"did you mean {meant}?" if meant else "write it as 8.9"
+        numbers = filter(None, map(arch_names.number_of, gpu_names.archs_meant(text)))
+        meant = " or ".join(f"{number // 10}.{number % 10}" for number in dict.fromkeys(numbers))
+        advice = f"did you mean {meant}?" if meant else "write a capability such as 8.9"
         raise argparse.ArgumentTypeError(f"{text!r} is not a compute capability: {advice}")
     return int(match[1]) * 10 + int(match[2])
 

@@ -18,7 +18,7 @@ _SPELLINGS = (
 
 
 class Arch(NamedTuple):
-    """A GPU architecture to compile for: `sm_90` gives a cubin, `compute_90` gives PTX."""
+    """A GPU architecture to compile for. `sm_90` means a cubin, and `compute_90` means PTX."""
 
     number: int
     suffix: str = ""
@@ -93,7 +93,7 @@ def number_of(text: str) -> int | None:
 
 
 def split_specs(text: str) -> list[str]:
-    """Split the value of an environment variable into archs, at commas, semicolons or spaces."""
+    """Split a list of archs or capabilities at commas, semicolons and spaces."""
     return [part for part in re.split(r"[\s,;]+", text) if part]
 
 

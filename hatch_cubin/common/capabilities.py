@@ -1,4 +1,4 @@
-"""Facts about GPUs, by compute capability: GPU names, Tegra parts, CUDA releases.
+"""Facts about GPUs for each compute capability, such as the names of GPUs and the CUDA releases.
 
 A new capability needs a row in `GPUS`. No other code needs a new number: builds ask NVRTC which capabilities
 it can compile for (`toolkit/toolkit.py`), and the loader accepts any number. Only for Tegra parts, the loader

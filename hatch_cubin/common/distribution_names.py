@@ -6,10 +6,10 @@ import re
 
 
 def comparable_name(name: str) -> str:
-    """Return a distribution's name as installers compare it: `nvidia-runtime` for `NVIDIA_runtime`."""
+    """Return a distribution's name as installers compare it (`nvidia-runtime` for `NVIDIA_runtime`)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def underscored_name(name: str) -> str:
-    """Return a distribution's name as file names contain it: `nvidia_runtime` for `nvidia-runtime`."""
+    """Return a distribution's name as file names contain it (`nvidia_runtime` for `nvidia-runtime`)."""
     return comparable_name(name).replace("-", "_")

@@ -111,7 +111,7 @@ class Lossy:
 
 
 def _forget(stream: TextIO) -> None:
-    """Drop the text in the stream's buffer: Python would write it again at exit, and the exit would fail."""
+    """Drop the text in the stream's buffer, because writing the text again when Python exits would fail."""
     try:
         number = stream.fileno()
         kept, nowhere = os.dup(number), os.open(os.devnull, os.O_WRONLY)

@@ -46,7 +46,7 @@ _FOLLOWS = "<error-"  # the compiler's name for a type or constant that it could
 _SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")
 # How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
-# These functions recognise causes of errors. They are called in this order until one of them recognises a
+# The functions that recognise causes of errors. They are called in this order until one of them recognises a
 # cause. The remaining errors are then passed to all functions again.
 _CAUSES = (
     not_cuda.not_text,
@@ -91,7 +91,7 @@ def _causes(found: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
 
 
 def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
-    """Convert the line of an error in a recorded call: the text begins at a later line of the call's file."""
+    """Convert an error's line in a recorded call, whose text begins at a later line of the call's file."""
     where = error.where
     if source.recorded is None or where is None or where.path != source.path or where.line is None:
         return error

@@ -50,8 +50,7 @@ class Bake:
         self._misses = served_together(
             sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
         )
-        # The paths for the compiler are made from all jobs, and not only from those that are missing in the
-        # cache. So the paths do not depend on the cache.
+        # The paths for the compiler do not depend on the cache, because they are made from all jobs.
         self._paths = CompilePaths(project.tree, (root for job in jobs for root in job.search))
         self._workers = min(cores.worker_count(project.config), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)

@@ -71,8 +71,8 @@ class CompileClaims:
                 self._running.add(number)
                 return number
             else:
-                # Another build has locked one unit of this compile. So this build releases its locks on the
-                # other units.
+                # Another build has locked one unit of this compile. The locks on the other units of the
+                # compile are released.
                 self._release(number)
                 self._put_off.append(number)
                 if (group := self._groups[number]) is not None:

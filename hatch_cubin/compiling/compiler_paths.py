@@ -23,10 +23,10 @@ from ..headers.includes import Closure
 from ..headers.resolve import OWN, PROJECT, SearchFolder
 from ..project.source_roots import ProjectTree
 
-# The number of the file descriptor for the project's folder. New processes do not use this number.
+# The number of the file descriptor for the project's folder. New processes do not use the number 77.
 _PROJECT_DESCRIPTOR = 77
 _DEEP = 16
-# The range of file descriptors for folders of headers. It is below the usual limit of 1024 open files.
+# The range of file descriptors for folders of headers. The range is below the usual limit of 1024 open files.
 _FIRST, _COUNT = 100, 800
 
 

@@ -64,7 +64,7 @@ class Diagnostic:
     # The chain of includes that leads from a source to the error. If several sources have the same error, the
     # chain starts at the first of these sources.
     include_chain: tuple[str, ...] = field(default=(), compare=False)
-    # The error's code in docs/reference/errors.md. It is empty for the compiler's own messages.
+    # The error's code in docs/reference/errors.md. The code is empty for the compiler's own messages.
     code: str = field(default="", compare=False)
 
     @property

@@ -44,8 +44,8 @@ class Task:
     searches: bool = False  # Whether the source includes headers for which the compiler has to search.
     ptx: bool = False  # Whether the compiler or linker has to return PTX too, not only a cubin.
     # The kind, name and bytes of each input of the linker. For a link, `instantiate` lists the symbols that
-    # the inputs define. It leaves out symbols of LTO-IR. For a link, `code` is a test program: it calls the
-    # functions in `instantiate`.
+    # the inputs define. The list leaves out the symbols of LTO-IR. For a link, `code` is a test program: it
+    # calls the functions in `instantiate`.
     inputs: tuple[tuple[str, bytes, bytes], ...] = ()
     tile_flags: tuple[bytes, ...] = ()  # The options of tileiras, for a C++ source with tile kernels.
 

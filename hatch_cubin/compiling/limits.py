@@ -12,7 +12,7 @@ from ..project.source import without_comments
 from .hints.kernel_declarations import declared
 
 # Limits for kernels, from "Technical Specifications per Compute Capability" in the CUDA programming guide.
-# These limits are the same for all GPUs.
+# The limits for kernels are the same for all GPUs.
 _MOST_THREADS = 1024
 _DEEPEST = 64  # The largest third dimension of a block, in threads.
 _MOST_STACK = 512 * 1024

@@ -46,7 +46,7 @@ def outcome_of(
 def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
     """Return an error if a module of tile kernels lacks other kernels of its source.
 
-    Such kernels are in a header: if they were in the source, the plan would have a module for them.
+    Such kernels are in a header, because the plan has a separate module for other kernels in the source.
     """
     if not module.is_tile or kernel_kinds(module.source).other:
         return []

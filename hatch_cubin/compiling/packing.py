@@ -68,8 +68,8 @@ def pack(
     for block, packed in _packed(project, misses, contents):
         cache.put(block.key, packed, {BLOCK: [piece.sha256 for piece in block.pieces]})
         again = cache.get(block.key, _known(packed, ""))
-        # The block is read from the cache when its bytes are needed. So this process does not keep the bytes
-        # in memory.
+        # The block is read from the cache when its bytes are needed. The bytes of the block need not stay in
+        # memory.
         found[block.key] = again or packed
     before, after = sum(block.size for block in blocks), sum(found[block.key].size for block in blocks)
     counts = f"{len(blocks) - len(misses)} cached, {len(misses)} packed"

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from .diagnostics import Diagnostic
     from .hints.archs import Archs
 
+# The codes of warnings about kernels that are missing or do not work. Every build prints these warnings.
+_REPEATED = (
+    "[empty-kernel]",
+    "[block-too-large]",
+    "[cluster-too-large]",
+    "[stack-too-large]",
+    "[template-not-instantiated]",
+)
+
 
 @dataclass(slots=True)
 class Results:
@@ -44,9 +53,12 @@ class Results:
 
 
 def repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
-    """In a verbose build, print the compiler warnings that are stored with the cached results *hits*."""
-    if project.verbose:
-        for warning in dict.fromkeys(each for hit in hits for each in hit.warnings):
+    """Print the warnings that are stored with the cached results *hits*.
+
+    Unless the build is verbose, only warnings about kernels that are missing or do not work are printed.
+    """
+    for warning in dict.fromkeys(each for hit in hits for each in hit.warnings):
+        if project.verbose or any(code in warning for code in _REPEATED):
             project.warn(warning)
 
 

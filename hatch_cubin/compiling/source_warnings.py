@@ -60,8 +60,8 @@ def result_warnings(
         found = limits.exceeded(cubin, compiled.kernels, texts_of, module.source.path, arch)
     tables = project.config.place.tables("source")
     found += launch_hazards.found_in(module.source, compiled.kernels)
-    # These checks leave out the modules for calls of a library. Such a call lists the templates to
-    # instantiate, and the loader does not find these modules by kernel names.
+    # Modules for calls of a library are not checked here. The call lists the templates to instantiate, and
+    # the loader does not find these modules by kernel names.
     if not module.front:
         found += templates.uninstantiated_templates(module, compiled.kernels, sources, tables)
     return tuple(map(Problem.with_code, found))

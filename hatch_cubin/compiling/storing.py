@@ -17,7 +17,8 @@ from ..cache.entries import Cache, CacheEntry
 from .processes import Process, Watch
 from .storing_process import THREADS
 
-# The fewest results for which the build starts a separate process. It stores fewer results faster itself.
+# The fewest results for which the build starts a separate process. With fewer results, the build stores them
+# itself, which is faster.
 MANY = 500
 _MOST = 32  # The most results that may wait to be stored. If the build is killed, waiting results are lost.
 # The most results, and bytes of results, that may wait to be stored in the separate process.

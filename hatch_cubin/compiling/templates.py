@@ -71,8 +71,8 @@ def _is_used(name: str, text: str, module: Module) -> bool:
     word = re.escape(name)
     if re.search(rf"\btemplate\s+(?!<)[^;{{}}]*\b{word}\b", text):
         return True
-    # In an object file, another kernel may instantiate the template when it launches it. So a template that
-    # is mentioned twice counts as instantiated.
+    # In an object file, another kernel may instantiate the template when it launches it. A template that is
+    # mentioned twice counts as instantiated.
     return bool(module.part_of) and len(re.findall(rf"\b{word}\b", text)) > 1
 
 

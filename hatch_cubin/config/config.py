@@ -179,8 +179,9 @@ class Config:
     def fronts(self, *, runs_producers: bool) -> set[str]:
         """Return the libraries (such as CuPy) whose calls may load kernels from the wheel.
 
-        Recorded calls may be calls of any library: the first call of a library cannot be recorded if the
-        wheel does not have the loader's file for this library. Producers may return texts for any library.
+        If the project has recorded calls, the result contains all libraries: the wheel must have the loader's
+        file for a library before a call of this library can be recorded. If the project has producers, the
+        result also contains all libraries, unless the producers run in this build.
         """
         is_unknown = bool(self.recorded) or (bool(self.producer) and not runs_producers)
         described = {rule.front for rule in self.source if rule.front}
@@ -201,7 +202,7 @@ class Config:
 def parse_config(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> Config:
     """Return the configuration from pyproject.toml (*table*) and environment variables.
 
-    A ConfigError lists all mistakes in both.
+    A ConfigError lists all mistakes in the table and in the variables.
     """
     return make_config(read_table(table, place, environ))
 

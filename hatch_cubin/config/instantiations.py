@@ -118,6 +118,10 @@ def _compare(
         if key not in names:
             what = f"is not a placeholder of {kernel!r}"
             guess = value_checks.guess(key, [name for name in names if name not in values])
+            name, bracket, listed = kernel.partition("<")
+            braced = re.sub(rf"(?<![{{\w]){re.escape(key)}\b", f"{{{key}}}", listed)
+            if braced != listed:  # the braces around the placeholder are missing
+                guess = f'{_KERNEL} = "{name}{bracket}{braced}"'
             refuse(RefusedValueError(problem("unknown-key", what)), (key,), guess)
 
 

@@ -92,8 +92,8 @@ def backend_meant(text: str) -> str | None:
 def backend_of_tables(tool: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the table in `[tool]` that configures a build backend, and this build backend, or None.
 
-    Projects with any build backend may have a `[tool.uv]` or `[tool.hatch]`, so only the parts about builds
-    count. The result is None if there is a table of setuptools.
+    Projects with any build backend may have a `[tool.uv]` or `[tool.hatch]`, so only the settings
+    about builds are used. The result is None if there is a table of setuptools.
     """
     if "setuptools" in tool:
         return None

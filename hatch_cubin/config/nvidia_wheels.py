@@ -53,7 +53,10 @@ def requires_cuda_python(name: str) -> bool:
 
 
 def for_major(name: str, major: int) -> str:
-    """Return the name of a wheel for a major version of CUDA: *name* itself if it is for all versions."""
+    """Return the name of a wheel for a major version of CUDA.
+
+    The result is *name* itself if the wheel is for all versions.
+    """
     if _CUPY.fullmatch(comparable_name(name)):
         return f"cupy-cuda{major}x"
     match = _NVIDIA.fullmatch(comparable_name(name))

@@ -26,7 +26,7 @@ _PLACEHOLDER = re.compile(r"(?:^|[<,/]\s*)…\s*(?:$|[>,])")  # users must repla
 def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the fields of a `Config` from pyproject.toml (*table*) and environment variables.
 
-    A ConfigError lists all mistakes in both.
+    A ConfigError lists all mistakes in the table and in the variables.
     """
     reader = _Reader(place, _major(environ.get("HATCH_CUBIN_TOOLKIT") or table.get("toolkit")))
     own = {key: value for key, value in table.items() if key not in HATCHLING_KEYS}

@@ -67,7 +67,7 @@ def remove_key(text: str, key: Sequence[str]) -> str:
 
 
 def _shortened(text: str, start: int, end: int) -> Iterator[str]:
-    """Yield the text without all lines of a range, then without the range and a comma before or after it."""
+    """Yield the text without the lines of a range, and then without the range and a comma beside it."""
     yield text[: text.rfind("\n", 0, start) + 1] + text[(text.find("\n", end) + 1) or len(text) :]
     yield re.sub(r",?\s*\Z", "", text[:start]) + text[end:]
     yield text[:start] + re.sub(r"\A\s*,?", "", text[end:])

@@ -183,8 +183,8 @@ def read_kernels(data: bytes) -> dict[str, KernelUse]:
         for name, symbol, code in _kernels(data, sections):
             stack = stacks.get(symbol, 0)
             uses = {"registers": registers[symbol], "shared": shared.get(code, 0), "stack": stack}
-            # A kernel without a stack cannot spill registers. So its number of spills is 0, even without
-            # annotations.
+            # A kernel without a stack cannot spill registers. The number of spills of such a kernel is 0,
+            # even without annotations.
             if code in spills or not stack or code not in without_annotations:
                 uses["spills"] = spills.get(code, 0)
             kernels[name] = KernelUse(uses, _parameters(by_section.get(code, ())))

@@ -233,7 +233,8 @@ class SymbolReader:
         for mark in reversed(marks):
             if mark != "K":
                 name += _POINTER[mark]
-            elif name.endswith(("*", "&")):  # This is a constant pointer, and not a pointer to a constant.
+            # The symbol means a constant pointer, and not a pointer to a constant.
+            elif name.endswith(("*", "&")):
                 raise UnreadableSymbolError
             else:
                 name = f"const {name}"

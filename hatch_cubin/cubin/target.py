@@ -24,8 +24,8 @@ _TOOL_NOTES = ".note.nv.tkinfo"
 _ARCH_OPTION = re.compile(rb"(?<![^\0 ])-arch[ =]sm_([0-9]{2,4})([af]?)(?=[\0 ])")
 _TOOL_RELEASE = re.compile(rb"\brelease ([0-9]{1,3})\.[0-9]")
 _FIRST_NEW_LAYOUT = 100  # For sm_100 and newer archs, CUDA 12 writes cubins in the layout of CUDA 13.
-# This section exists only if the code was compiled with -G. Sections .debug_… also exist in code that has
-# only line numbers.
+# The section exists only if the code was compiled with -G. Sections .debug_… also exist in code that has only
+# line numbers.
 _DEBUG_SECTION = ".nv_debug_info_reg_sass"
 # The numbers of two attributes of LTO-IR: the arch's number, and a flag for code of one arch, such as sm_90a.
 _LTO_NUMBER, _LTO_EXACT = 1, 32

@@ -35,7 +35,7 @@ class UnitLookup(NamedTuple):
     hit: Compiled | None = None
     reason: str | None = None
     nearest: NearestUnit | None = None
-    signed_with: str | None = None  # The public key that made the signature, if this key is not trusted.
+    signed_with: str | None = None  # The public key that made the signature, if the key is not trusted.
 
     @property
     def module(self) -> str:

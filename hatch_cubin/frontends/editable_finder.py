@@ -20,7 +20,7 @@ from .repack import Wheel
 def finder_files(project: Project, wheel: Wheel) -> dict[str, Content]:
     """Return files to add to an editable wheel, so that Python can import _cubins from the source tree.
 
-    No file is needed if the wheel adds the source folder to `sys.path`: Python then finds _cubins there.
+    No file is needed if the wheel adds the source folder to `sys.path`, because Python finds _cubins there.
     """
     bundle = project.root / project.bundle_folder
     package = Path(*project.package.split("."))

@@ -153,7 +153,7 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         )
 
     def _read_config(self) -> Config:
-        """Return the configuration for wheels, even for an sdist: it must contain all that a wheel needs."""
+        """Return the configuration for wheels: an sdist too must contain all files that a wheel needs."""
         build = self.metadata.hatch.build_config
         return parse_config(*table_location.hatch_table(Path(self.root), build, self.target_name), os.environ)
 

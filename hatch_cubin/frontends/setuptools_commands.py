@@ -175,7 +175,7 @@ class _Build(build):
 
 class _EggInfo(egg_info):
     def finalize_options(self) -> None:
-        """Report a wheel's requirements: the packages that they depend on are known only now."""
+        """Report a wheel's requirements, which depend on packages that setuptools does not know earlier."""
         super().finalize_options()
         _report_requirements(self.distribution)
 

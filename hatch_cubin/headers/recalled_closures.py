@@ -130,7 +130,7 @@ class RecalledClosures:
                     folder.add(relative, content)
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
-        """Return whether there is still no file at the paths where headers outside the project found none."""
+        """Return whether the paths that headers outside the project looked up still have no file."""
         if self._still_absent is None:
             tried = [*map(tuple, json.loads(self._take_line(_TRIED) or "[]"))]
             try:
@@ -230,7 +230,7 @@ class RecalledClosures:
         )
 
     def contents(self) -> set[str]:
-        """Return the digests of all headers outside the project that this build has read or recalled."""
+        """Return the digests of the headers outside the project that this or an earlier build has read."""
         return {content for folder in self.outside.folders.values() for content in folder.contents().values()}
 
     def lines(self) -> dict[str, str]:

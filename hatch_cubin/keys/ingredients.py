@@ -64,7 +64,7 @@ class UnitInputs(NamedTuple):
 
     @property
     def tool(self) -> str:
-        """The tool that compiles or links the unit's source: NVRTC, ptxas, tileiras or nvJitLink."""
+        """The tool that compiles or links the unit's source, such as NVRTC or nvJitLink."""
         if self.module.link:
             return NVJITLINK
         if self.module.source.is_tile_ir:

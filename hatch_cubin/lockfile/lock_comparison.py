@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from .. import __version__
 from ..cache.records import RecalledResult
-from ..common.digest import digest
+from ..common import file_access, read_limits
+from ..common.digest import digest, file_digest
 from ..errors import HatchCubinError
 from ..headers import absent_includes
 from ..headers.includes import Closure
@@ -193,10 +196,24 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
     for path, content in files.items():
         now = known.get(path) or content_digest(project.tree.disk_path(path))
         if now != content:
-            exists = path in known or os.path.exists(project.tree.disk_path(path))
-            yield f"{path} {'is changed' if exists else 'is gone'}"
+            disk_path = project.tree.disk_path(path)
+            exists = path in known or os.path.exists(disk_path)
+            yield f"{path} {_change(disk_path, content) if exists else 'is gone'}"
     for path in absent_includes.appeared_paths(project.tree, lock.absent):
         yield f"{path} is new, and an include may find it"
+
+
+def _change(path: Path, locked: str) -> str:
+    """Return how a file differs from the file whose digest is in the lock file."""
+    with contextlib.suppress(OSError):  # the file is not readable, or a producer returns its text
+        lf = file_access.read(path, read_limits.SOURCE).replace(b"\r\n", b"\n")
+        if locked in {file_digest(lf), file_digest(lf.replace(b"\n", b"\r\n"))}:
+            line = f"*{path.suffix or path.name} text eol=lf"
+            return (
+                f"differs only in its line ends, LF or CRLF: write the line '{line}' in .gitattributes, "
+                "save the file with LF, and then write the lock again"
+            )
+    return "is changed"
 
 
 def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
@@ -306,8 +323,8 @@ def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
     """Return the entry of a job's unit in the lock file; all values are None if the unit has no entry.
 
-    Even the lock file of an unchanged project may have no entry for a unit: the unit's source was only
-    included in another source, which this build rejects.
+    The lock file of an unchanged project has no entry for a unit if the unit's source was only included in
+    another source, and this build rejects the other source.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]

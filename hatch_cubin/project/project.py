@@ -17,6 +17,7 @@ from ..common.environment import (
     REMOTE,
     REMOTE_TOKEN,
     REMOTE_WRITE,
+    REQUIRE_SIGNED,
     SIGNING_KEY,
     as_written,
     is_on,
@@ -157,7 +158,16 @@ class Project:
             place = self.config.place
             at = f" ({place.of(key)})" if place.has(key) else ", which the table does not set"
             self.inform(f"{variable}={self.environ[variable]} replaces {key!r}{at}")
+        self._warn_of_missing_signatures()
         self._warn_of_idle_store_settings()
+
+    def _warn_of_missing_signatures(self) -> None:
+        key = self.environ.get(SIGNING_KEY)
+        if key == "":
+            self.warn(f"{SIGNING_KEY} is empty, so results are not signed")
+        elif key and self.config.trusted_keys and not self.is_switched_on(REQUIRE_SIGNED):
+            what = f"{SIGNING_KEY} is set, but {REQUIRE_SIGNED} is not"
+            self.warn(f"{what}: results that are already in the cache without a signature stay unsigned")
 
     def variables_that_change_units(self) -> dict[str, str]:
         """Return the variables in the environment that replace 'archs' or 'toolkit', each with this key."""

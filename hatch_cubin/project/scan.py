@@ -192,7 +192,7 @@ def can_hide_includes(macros: Iterable[tuple[str, str]]) -> bool:
 
 
 def expand_call(value: str, argument: str) -> str:
-    """Return the expansion of a macro call: *value* is the macro's definition, *argument* its argument."""
+    """Return the expansion of a macro with the definition *value*, called with the argument *argument*."""
     if (template := _TEMPLATE.fullmatch(value)) is None:
         return UNKNOWN
     path = IDENTIFIER.sub(lambda word: argument if word[0] == template[1] else word[0], template[2])

@@ -78,7 +78,7 @@ class PackIndex:
         return PackIndex(self.packs, slots, self.writes)
 
     def drop_unused(self, used: AbstractSet[bytes]) -> PackIndex:
-        """Return the index in which the *used* keys count as used, without keys that are unused for long."""
+        """Mark the *used* keys as used, and return the index without long unused keys."""
         now = self.writes + 1
         slots = {
             key: slot._replace(used=now) if key in used else slot

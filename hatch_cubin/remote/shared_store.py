@@ -103,7 +103,7 @@ class SharedStore:
         self._store.close_idle()
 
     def push(self, keys: Sequence[bytes]) -> None:
-        """Copy the results of *keys* from the cache folder to the remote store, if the store lacks them."""
+        """Copy the results of *keys* from the cache folder to the remote store, if they are missing there."""
         if self._is_small:
             own = (key for key in keys if key not in self.fetched)
             tasks = ((key, partial(self._push_unit, key)) for key in own)

@@ -60,7 +60,10 @@ class Victim:
         self._builds.project = replace(
             self._builds.project, config=config, environ={**os.environ, **usual, **environ}
         )
-        return self._builds.build()
+        outcome = self._builds.build()
+        # Other tests check the warnings about variables.
+        about_results = (line for line in outcome.warnings if "HATCH_CUBIN_SIGNING_KEY" not in line)
+        return replace(outcome, warnings=(*about_results,))
 
     @functools.cached_property
     def units(self) -> list[Unit]:

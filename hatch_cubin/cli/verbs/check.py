@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...common.arch_names import split_specs
 from ...config import table_location
 from ...config.config import parse_config
 from ...config.value_checks import guess
@@ -139,7 +140,8 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
     if missing:
         return None, missing, []
     warnings: list[Problem] = []
-    with contextlib.suppress(ConfigError):  # This happens, for example, if hatchling is not installed.
+    # The project cannot be opened, for example because hatchling is not installed.
+    with contextlib.suppress(ConfigError):
         project = open_project.open_project(folder, os.environ, None, verbose=False)
         warnings += open_project.build_warnings(project)
     return f"{place.file} {place}", (), warnings
@@ -156,4 +158,4 @@ def _budget(folder: str) -> int | None:
 
 
 def _capabilities(text: str) -> list[int]:
-    return [*dict.fromkeys(capability(each) for each in text.replace(",", " ").split() or [text])]
+    return [*dict.fromkeys(capability(each) for each in split_specs(text) or [text])]

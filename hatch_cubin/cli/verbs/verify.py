@@ -167,17 +167,17 @@ class _Rebuilder:
         return self._rebuilt.setdefault(form, _once(lambda: rebuild(project)))()
 
     def note_named(self, opened: OpenedWheel) -> None:
-        """Remember a main wheel's manifests, so that its error is not reported again for its companions."""
+        """Note a main wheel's manifests, so that companions of this wheel do not repeat the wheel's error."""
         for bundle in opened.bundles:
             with contextlib.suppress(BundleError):  # the integrity check reports an unreadable manifest
                 self._named.add(file_digest(bundle.read("manifest.json")))
 
     def note_whole(self, bundle: Bundle) -> None:
-        """Remember the manifest of a compared wheel, which contains the digests of the companions' files."""
+        """Note the manifest of a main wheel, which contains the digests of the files in companion wheels."""
         self._wholes[file_digest(bundle.read("manifest.json"))] = manifest_of(bundle)
 
     def note_part(self, opened: OpenedWheel, said: Mapping[str, Any] | None) -> None:
-        """Remember a companion wheel.
+        """Note the description of a companion wheel, to compare the wheel later.
 
         *said*: the content of companion.json, or None if this file is damaged.
         """
@@ -241,7 +241,7 @@ def _compare(again: _Rebuilder, opened: OpenedWheel) -> tuple[Bundle, RebuildCom
 
 
 def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
-    """Return the only bundle that the project builds, or raise BundleError if there is none or several."""
+    """Return the only bundle that the project builds, or raise BundleError unless there is exactly one."""
     own = _own(project, opened)
     if len(own) == 1:
         return own[0]
@@ -315,8 +315,8 @@ def _findings(bundle: Bundle, comparison: RebuildComparison, again: _Rebuilder) 
                 hint = f"{hint}; if the commit is right, a producer has returned a different text"
             yield wrong._replace(where=where, hint=hint, details=(*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
-    # If compiled code differs, the manifest differs too. So other files are reported only if all compiled
-    # code is equal.
+    # If compiled code differs, the manifest differs too. Other files are reported only if all compiled code
+    # is equal.
     if files and {*comparison.verdicts.values()} <= _UNCHANGED:
         what = f"the rebuild differs in {count(len(files), 'file')} although all compiled code is equal"
         details = (*files, *_toolchain(comparison))

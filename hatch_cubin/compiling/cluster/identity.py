@@ -210,5 +210,5 @@ def _code() -> str:
     return digest((here / name).read_bytes() for name in _CODE)
 
 
-# The value is computed at import, because an update of hatch-cubin may replace the files later.
+# The digest is computed at import, because an update of hatch-cubin may replace the files later.
 CODE = _code()

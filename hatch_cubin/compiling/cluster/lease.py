@@ -43,8 +43,8 @@ class Lease(NamedTuple):
 
     number: int
     build: str  # a unique name of the build
-    # The identifier of the worker process that must compile the tasks. It is empty if any process may compile
-    # them.
+    # The identifier of the worker process that must compile the tasks. Empty if any worker process may
+    # compile the tasks.
     process: str
     listing: str  # the digest of the `FileListing` with the files that the tasks read
     tasks: tuple[Task, ...]

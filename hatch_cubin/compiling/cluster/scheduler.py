@@ -104,7 +104,7 @@ class LeaseScheduler:
         # Maps each worker that failed to compile a task to the worker's last error.
         self._useless: dict[str, str] = {}
         self._gone: NoMoreWorkers | None = None
-        # The time at which the first lease was sent. It is None after the first answer.
+        # The time at which the first lease was sent. None after the first answer.
         self._quiet_since: float | None = None
         self._times = _TaskTimes()
 
@@ -244,7 +244,8 @@ class LeaseScheduler:
     def _add_worker(self, joined: WorkerJoined) -> None:
         if (
             self._gone is not None
-        ):  # The cluster was lost while the worker was being prepared. So the worker cannot get tasks.
+            # The cluster was lost while the worker was being prepared, so the worker cannot get tasks.
+        ):
             return
         if self._faults[joined.worker] < _MOST_FAULTS and joined.worker not in self._workers:
             self._workers[joined.worker] = _WorkerState(joined)
@@ -312,8 +313,8 @@ class LeaseScheduler:
             yield from self._record_fault(given, str(exc), _worker_of(event, given))
             return
         if wrong := next(filter(None, map(self._terms.why_wrong, found.values())), None):
-            # If a worker returns the result of another task, this is not a coincidence. So the build does not
-            # use this worker any more.
+            # If a worker returns the result of another task, this is not a coincidence. The build does not
+            # use such a worker any more.
             self._faults[given.worker] = _MOST_FAULTS
             yield from self._record_fault(
                 given, f"the worker returned a wrong result: {wrong}", _worker_of(event, given)
@@ -379,8 +380,8 @@ class LeaseScheduler:
 
     def _stop_without_workers(self) -> None:
         """Raise NoWorkersLeftError if all workers are lost and no other workers are expected."""
-        # `expected_workers` counts a new worker until the worker's event is in the queue. So this function
-        # reads `expected_workers` first and the queue second: otherwise it could miss a new worker.
+        # `expected_workers` counts a new worker until the worker's event is in the queue. This function reads
+        # `expected_workers` first and the queue second, because otherwise it could miss a new worker.
         hopeless = self._gone is not None or not self._cluster.expected_workers
         if not self._workers and hopeless and self._cluster.events.empty():
             left = {task.id: task for task in (*self._suspects, *self._again, *self._open.values())}

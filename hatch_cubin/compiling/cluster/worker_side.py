@@ -37,7 +37,7 @@ class BuildRequirements(NamedTuple):
     """The requirements of a build, which a worker checks before its first task."""
 
     identity: Identity  # The identity of the machine that runs the build.
-    wanted: str | None  # The value is "system" if the build uses the toolkit in CUDA_HOME.
+    wanted: str | None  # "system" if the build uses the toolkit in CUDA_HOME.
 
 
 class PackedArchive(NamedTuple):

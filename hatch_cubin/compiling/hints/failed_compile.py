@@ -1,4 +1,4 @@
-"""What hints need to know about a failed compile: the project, the source and the version of CUDA."""
+"""A failed compile, with the facts that hints need: the project, the source and the version of CUDA."""
 
 from __future__ import annotations
 

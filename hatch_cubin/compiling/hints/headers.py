@@ -178,7 +178,7 @@ def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:
 
 
 def _from(includer: str, header: str, failed: FailedCompile) -> str:
-    """Return the path of *header* for an `#include` in *includer*; only its name in another source root."""
+    """Return the path for an `#include` in *includer*: only a name if the header is in a source root."""
     if failed.tree.source_root_of(header) is not None:
         return posixpath.basename(header)
     return posixpath.relpath(header, posixpath.dirname(includer) or ".")

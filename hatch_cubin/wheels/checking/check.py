@@ -202,19 +202,18 @@ def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     a GPU that would load such code, another arch would not add the kernels.
     """
     shipped = [(arch, 0) for arch in absent_from]
-    chosen = {number: loader.select(number, None, shipped) for number in map(_number, gpus)}
-    found = dict.fromkeys(each[0] for each in chosen.values() if each)
-    archs = [f'"sm_{number}"' for number, each in chosen.items() if not each]
+    chosen = {gpu: loader.select(_number(gpu), None, shipped) for gpu in gpus}
+    found = ", ".join(dict.fromkeys(each[0] for each in chosen.values() if each))
+    new = [gpu for gpu, each in chosen.items() if not each]
     ways = []
     if found:
-        names = ", ".join(found)
         ways.append(
-            f"the source does not define these kernels for {names}, perhaps because of an '#if': "
-            f"define the kernels for {names} too"
+            f"the source does not define these kernels for {found}, perhaps because of an '#if': "
+            f"define the kernels for {found} too"
         )
-    if archs:
-        condition = ", if the source defines the kernels for these GPUs" if absent_from else ""
-        ways.append(f"add {', '.join(archs)} to the archs of these kernels{condition}")
+    if new:
+        archs = ", ".join(f'"sm_{_number(gpu)}"' for gpu in new)
+        ways.append(f"add {archs} to the archs of these kernels, if the kernels support {', '.join(new)}")
     return (
         f"{', and '.join(ways)}; or set --gpu to the GPUs that the wheel is for, "
         "or --except to the kernels that need not run on all GPUs"

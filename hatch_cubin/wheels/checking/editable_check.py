@@ -21,8 +21,8 @@ from ...project.project import Project
 EDITABLE_FILE = "editable.json"
 
 _FIELDS = {"files", "folders", "needs", "rebuild", "root", "table"}
-# In a strict editable install, setuptools makes links to the files in _cubins in another folder. So
-# editable.json contains the absolute path of the project.
+# In a strict editable install, setuptools makes links to the files in _cubins in another folder. In such an
+# install, editable.json contains the absolute path of the project.
 _LINKED = setuptools_rebuild("strict")
 _BUILDS = {
     (*build.command, *build.needs): build

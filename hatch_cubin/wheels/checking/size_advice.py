@@ -182,7 +182,7 @@ def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
         packed = sum(
             len(pack(b"".join(bundle.read(files[piece.sha256]) for piece in block.pieces))) for block in tried
         )
-    except (ImportError, BundleError):  # This Python does not have lzma, or the wheel is damaged.
+    except (ImportError, BundleError):  # Python does not have lzma, or the wheel is damaged.
         return
     forecast = round(packed * total / max(sum(block.size for block in tried), 1))
     yield Remedy("pack = true", sum(bundle.packed_sizes.get(file) or 0 for file in manifest.files) - forecast)

@@ -63,7 +63,7 @@ def _moved_section(what: str, moved: Sequence[MovedKernel]) -> Iterator[ReportSe
     if not moved:
         return
     rows = [[kernel_title(each["module"], each["kernel"]), _archs(each)] for each in moved]
-    # If there are many rows, the reason is probably an added or removed arch. So the kernels are grouped by
+    # If there are many rows, the reason is probably an added or removed arch. The kernels are then grouped by
     # arch.
     if len(rows) > _MAX_ROWS:
         alike: dict[str, list[str]] = {}

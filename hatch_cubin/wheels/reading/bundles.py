@@ -141,7 +141,7 @@ def may_be_package(place: str, package: str) -> bool:
 def bundles_of_package(opened: OpenedWheel, package: str) -> list[Bundle]:
     """Return the bundles of *package*.
 
-    If there are none, return bundles of namespace packages with this name.
+    If no bundle is certainly of this package, return the bundles that may be of a namespace package.
     """
     exact = [bundle for bundle in opened.bundles if package_at(bundle.place) == package]
     return exact or [bundle for bundle in opened.bundles if may_be_package(bundle.place, package)]

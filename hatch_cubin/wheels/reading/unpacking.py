@@ -55,7 +55,7 @@ def write_bundle(files: Mapping[str, bytes], folder: Path) -> None:
     try:
         there = os.listdir(folder)
     except OSError:
-        there = []  # Here the error is ignored. It is reported when the files are written.
+        there = []  # Here the error is ignored. The error is reported when the files are written.
     if there and "manifest.json" not in there:
         what = "is not empty, and does not contain an unpacked bundle to replace"
         hint = "name a new folder with --into"

@@ -85,8 +85,8 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
     manifest, home = manifest_of(bundle), _read_metadata(opened, wheel)
     if manifest.companions is not None or manifest.wheel_variant is not None:
         raise BundleError(problem("already-split", "was split already", bundle.at("manifest.json")))
-    # `split` adds a file of this version's loader to the wheel. It would not work with the loader of another
-    # version.
+    # `split` adds a file of this version's loader to the wheel. This file would not work with the loader of
+    # another version.
     if bundle.read(loader_files.CORE) != loader_files.read(loader_files.CORE):
         hint = f"split the wheel with the version that built it: {' '.join(manifest.generator)}"
         what = f"is not the loader of hatch-cubin {__version__}, so this version cannot split the wheel"

@@ -344,7 +344,9 @@ def test_a_template_that_cannot_be_instantiated_is_named(tmp_path: Path, compile
     said = failure(tmp_path, {"k.cu": SCALE}, options)
     assert said == (
         "pyproject.toml:13: instantiate: 'scale<flot, 4>': identifier \"flot\" is undefined\n"
-        f"  while compiling k for sm_80, sm_90 ({compiler})"
+        f"  while compiling k for sm_80, sm_90 ({compiler})\n"
+        "  hint: the kernel's template is 'template <class T, int N>' (demo/k.cu:1): "
+        'write for example "scale<float, 4>"'
     )
 
 

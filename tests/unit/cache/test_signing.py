@@ -6,6 +6,7 @@ import builtins
 import importlib.util
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,15 +166,31 @@ def test_a_file_that_others_can_open_is_told(tmp_path: Path, mode: int) -> None:
     assert warnings == [f"HATCH_CUBIN_SIGNING_KEY: {path} can be read by other users: chmod 600 '{path}'"]
 
 
-def test_a_key_that_signs_for_nobody_is_told() -> None:
-    there, warnings = project(PRIVATE, OTHER.key)
+@pytest.mark.parametrize("trusted", [OTHER.key, ""])
+def test_a_key_that_signs_for_nobody_is_told(trusted: str) -> None:
+    there, warnings = project(PRIVATE, trusted)
     signing_of(there)
     assert warnings == [
         f"no build will trust the signatures of HATCH_CUBIN_SIGNING_KEY: trusted-keys does not list {OWN.key}"
     ]
-    there, warnings = project(PRIVATE, "")
-    signing_of(there)
-    assert warnings == []
+
+
+@pytest.mark.parametrize(
+    ("said", "trusted", "starts"),
+    [
+        ("", OWN.key, ["HATCH_CUBIN_SIGNING_KEY is empty"]),
+        (PRIVATE, OWN.key, ["HATCH_CUBIN_SIGNING_KEY is set"]),
+        (PRIVATE, "", []),
+    ],
+)
+def test_a_build_whose_cache_would_stay_unsigned_is_told(said: str, trusted: str, starts: list[str]) -> None:
+    there, warnings = project(said, trusted)
+    there.warn_of_variables()
+    assert [line.partition(",")[0] for line in warnings] == starts
+    required = {**there.environ, "HATCH_CUBIN_REQUIRE_SIGNED": "1"}
+    warnings.clear()
+    replace(there, environ=required).warn_of_variables()
+    assert warnings == ["HATCH_CUBIN_SIGNING_KEY is empty, so results are not signed"] * (said == "")
 
 
 KEY, KEY_IN_FILE = "HATCH_CUBIN_SIGNING_KEY: the key", "HATCH_CUBIN_SIGNING_KEY: the key in {}"

@@ -70,6 +70,7 @@ def warnings(root: Path, files: dict[str, str | bytes], options: str = "archs = 
 )
 def test_a_launch_that_no_gpu_can_make_is_warned_of(tmp_path: Path, mark: str, said: str) -> None:
     (warning,) = warnings(tmp_path, {"k.cu": KERNEL.format(mark)})
+    assert warnings(tmp_path, {"k.cu": KERNEL.format(mark)}) == [warning]  # from the cache
     assert re.fullmatch(re.escape(f"demo/k.cu:2: kernel 'k' {said}").replace("…", ".*"), warning)
 
 

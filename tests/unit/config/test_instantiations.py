@@ -104,6 +104,11 @@ VALUES = 'must be an array of at least one value, or a range such as "0..31", no
             None,
         ),
         (
+            "{ kernel = 'N<{A}, N>', A = [1], N = [1] }",
+            ".N is not a placeholder of 'N<{A}, N>' [unknown-key]",
+            'kernel = "N<{A}, {N}>"',
+        ),
+        (
             "{ kernel = 'a<..., {N}>', N = [1] }",
             ": 'a<..., {N}>' still contains … [placeholder-not-replaced]",
             "replace the ...",

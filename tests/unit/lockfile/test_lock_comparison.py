@@ -113,6 +113,13 @@ KEPT = {
 }
 CHANGES = {
     "a source": (Edit({"demo/saxpy.cu": f"{SAXPY} "}), "demo/saxpy.cu is changed"),
+    "line ends of a source": (
+        Edit({"demo/saxpy.cu": SAXPY.replace("\n", "\r\n")}),
+        (
+            "demo/saxpy.cu differs only in its line ends, LF or CRLF: write the line '*.cu text eol=lf' in "
+            ".gitattributes, save the file with LF, and then write the lock again"
+        ),
+    ),
     "PTX": (Edit({"demo/copy.ptx": f"{COPY_PTX}\n"}), "demo/copy.ptx is changed"),
     "a header": (Edit({"include/found.h": "#define FACTOR 3.0f\n"}), "include/found.h is changed"),
     "a header that is gone": (Edit({"demo/near.h": None}), "demo/near.h is gone"),

@@ -201,6 +201,9 @@ def test_a_nul_byte_is_refused(tmp_path: Path) -> None:
     error = refusal(SourceError, read_source, ProjectTree(tmp_path), "k.cu")
     what = "contains a NUL byte, at which the compiler would stop reading without an error"
     assert error.problems == (problem("nul-byte-in-source", what, Location("k.cu")),)
+    write_tree(tmp_path, {"k.cu": "int i; int j;".encode("utf-16-le")})
+    (wide,) = refusal(SourceError, read_source, ProjectTree(tmp_path), "k.cu").problems
+    assert wide.hint == "the file is probably UTF-16: save it as UTF-8"
 
 
 @pytest.mark.parametrize("magic", [b"\x7fELF", b"\x50\xed\x55\xba"])

@@ -102,7 +102,7 @@ def test_a_kernel_that_a_promised_gpu_has_nothing_of(tmp_path: Path, command: Co
     assert answer.err == [
         f"hatch-cubin: error: {wheel}/demo/_cubins: 1 of 3 kernels cannot run on 8.0 [gpu-not-served]",
         "  b: built for sm_90",
-        f'  hint: add "sm_80" to the archs of these kernels; {OR}',
+        f'  hint: add "sm_80" to the archs of these kernels, if the kernels support 8.0; {OR}',
     ]
 
 
@@ -115,8 +115,8 @@ def test_a_kernel_that_its_source_defines_for_some_archs_only(tmp_path: Path, co
     answer = check(command, whole_wheel(tmp_path, files), "--gpu", "8.0,8.6,7.5", "--except", "a")
     hint = (
         "the source does not define these kernels for sm_80, perhaps because of an '#if': define the kernels "
-        'for sm_80 too, and add "sm_75" to the archs of these kernels, if the source defines the kernels for '
-        f"these GPUs; {OR}"
+        'for sm_80 too, and add "sm_75" to the archs of these kernels, if the kernels support 7.5; '
+        f"{OR}"
     )
     assert answer.err[1:] == ["  n in m: built for sm_90; not in the code for sm_80", f"  hint: {hint}"]
 
@@ -124,11 +124,11 @@ def test_a_kernel_that_its_source_defines_for_some_archs_only(tmp_path: Path, co
 def test_the_gpus_that_a_wheel_is_for_can_be_named(tmp_path: Path, command: Command) -> None:
     wheel = wheel_of(tmp_path, KERNELS)
     assert check(command, wheel, "--gpu", "8.6,9.0").code == 0
-    answer = check(command, wheel, "--gpu", "7.5 12.0,sm_75")
+    answer = check(command, wheel, "--gpu", "7.5 12.0;sm_75")
     assert answer.code == 1
     values = ("3 of 3 kernels ", " 7.5, 12.0 ")
     assert answer.err[0] == Coded("gpu-not-served", f"{wheel}/demo/_cubins", *values)
-    for text in ("H100", "9"):
+    for text in ("H100", "9", "compute_90"):
         wrong = command("check", wheel, "--gpu", text)
         said = f"{text!r} is not a compute capability: did you mean 9.0?"
         assert (wrong.code, said in wrong.err) == (2, True)
@@ -137,7 +137,9 @@ def test_the_gpus_that_a_wheel_is_for_can_be_named(tmp_path: Path, command: Comm
 def test_a_list_of_gpus_that_is_empty_is_not_the_wheels_own(tmp_path: Path, command: Command) -> None:
     answer = check(command, wheel_of(tmp_path, KERNELS), "--gpu", "")
     assert answer.code == 2
-    assert answer.err[-1].endswith("argument --gpu: '' is not a compute capability: write it as 8.9")
+    assert answer.err[-1].endswith(
+        "argument --gpu: '' is not a compute capability: write a capability such as 8.9"
+    )
 
 
 def for_debugger(name: str) -> bytes:
@@ -355,7 +357,7 @@ PTX_ALONE = (
 NOTHING_FOR = (
     "3 of 3 kernels cannot run on 7.5"
     "%0A  a: built for sm_80, sm_90%0A  b: built for sm_90, compute_80%0A  c: built for sm_80, sm_90"
-    '%0A  hint: add "sm_75" to the archs of these kernels; '
+    '%0A  hint: add "sm_75" to the archs of these kernels, if the kernels support 7.5; '
     "or set --gpu to the GPUs that the wheel is for, or --except to the kernels that need not run on all GPUs"
 )
 

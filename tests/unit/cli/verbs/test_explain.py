@@ -468,7 +468,7 @@ def test_a_wrong_name_is_guessed(root: Path, command: Command, asked: str, hint:
         ("--arch=sm_x", f"argument --arch: 'sm_x' is not an arch; write {_SOME_ARCHS}"),
         ("--arch=h100", "argument --arch: 'h100' is not an arch, did you mean 'sm_90'?"),
         ("--arch=sm_900", "argument --arch: 'sm_900' is not an arch, did you mean 'sm_90'?"),
-        ("--gpu=x", "argument --gpu: 'x' is not a compute capability: write it as 8.9"),
+        ("--gpu=x", "argument --gpu: 'x' is not a compute capability: write a capability such as 8.9"),
         ("--gpu=H100", "argument --gpu: 'H100' is not a compute capability: did you mean 9.0?"),
         (
             "--gpu=ampere",

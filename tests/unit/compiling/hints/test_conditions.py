@@ -77,6 +77,7 @@ def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, con
             "#if __CUDA_ARCH__ >= 900",
             "__CUDA_ARCH__ is 900 for sm_90, so set 'archs' to archs for which the condition holds",
         ),
+        ("#if __CUDA_ARCH__ == sm_90", "__CUDA_ARCH__ is a number, so write 900 in place of sm_90"),
     ],
 )
 def test_a_condition_that_only_a_compiler_can_evaluate_is_named_with_its_macros(
@@ -147,7 +148,10 @@ def test_the_line_of_a_kernel_that_is_not_compiled_is_shown(tmp_path: Path, text
     assert "template" not in told
 
 
-LEFT_OUT = 'the source has only device functions, so exclude the source: exclude = ["demo/old.cu", "{}"]'
+ONLY_FUNCTIONS = (
+    "the source has only device functions: mark its kernel with __global__, or exclude the source: "
+)
+LEFT_OUT = f'{ONLY_FUNCTIONS}exclude = ["demo/old.cu", "{{}}"]'
 
 
 @pytest.mark.parametrize(
@@ -169,7 +173,7 @@ def test_a_file_that_has_no_kernel_at_all_can_only_be_left_out(tmp_path: Path, t
     "options", ['define = { KERNEL = "__global__" }', 'header-packages = ["nvidia-cutlass"]']
 )
 def test_a_macro_or_a_header_of_others_may_have_one(tmp_path: Path, options: str) -> None:
-    left_out = 'the source has only device functions, so exclude the source: exclude = ["demo/a.cu"]'
+    left_out = f'{ONLY_FUNCTIONS}exclude = ["demo/a.cu"]'
     assert (
         hint(tmp_path, "template <class T> int f();\n", options)
         == f"{BY_NAME} with its arguments; {left_out}"
@@ -180,9 +184,7 @@ def test_a_template_of_a_header_is_named_by_the_source_that_only_includes_it(tmp
     header = {"demo/k.cuh": TEMPLATE}
     assert hint(tmp_path, '#include "k.cuh"\n', **header) == UNNAMED
     functions = '#include "k.cuh"\n__device__ int f() { return 1; }\n'
-    assert hint(tmp_path, functions, **header) == (
-        'the source has only device functions, so exclude the source: exclude = ["demo/a.cu"]'
-    )
+    assert hint(tmp_path, functions, **header) == (f'{ONLY_FUNCTIONS}exclude = ["demo/a.cu"]')
 
 
 def test_a_template_that_a_macro_makes_is_no_reason_to_leave_the_file_out(tmp_path: Path) -> None:

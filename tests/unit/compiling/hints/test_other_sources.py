@@ -25,7 +25,7 @@ TABLE = """
     mode = "lto\""""
 IN_HEADER = "other sources cannot use the definition in demo/a.cu:1: move the definition into a header"
 EXCLUDED = (
-    "the source has only device functions, so exclude the source: "
+    "the source has only device functions: mark its kernel with __global__, or exclude the source: "
     'under [tool.hatch.build.hooks.cubin]: exclude = ["demo/a.cu"]'
 )
 
