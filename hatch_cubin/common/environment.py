@@ -21,8 +21,14 @@ SWITCHES = (
     REMOTE_WRITE,
     "HATCH_CUBIN_TRACEBACK",
 )
-# variables that only editable installs, the build report and the loader read
-_OTHERS = ("HATCH_CUBIN_REBUILD", "HATCH_CUBIN_REPORT", "HATCH_CUBIN_STRICT")
+# variables that only editable installs, the build report, pytest and the loader read
+_OTHERS = (
+    "HATCH_CUBIN_NO_COMPILE",
+    "HATCH_CUBIN_REBUILD",
+    "HATCH_CUBIN_RECORD",
+    "HATCH_CUBIN_REPORT",
+    "HATCH_CUBIN_STRICT",
+)
 _PATHS = ("HATCH_CUBIN_CACHE_DIR", "HATCH_CUBIN_REPORT")
 _NOT_PATHS = frozenset({"0", "1", "true", "false", "yes", "no", "on", "off", "none"})
 # Variables of other build systems, each with the variable or key of hatch-cubin that has the same effect.
@@ -50,6 +56,8 @@ _LIKE_OURS = re.compile(
     "HATCH[^A-Z]?CU|CUBIN", re.IGNORECASE
 )  # the start of a variable's name that may be a misspelled name of a hatch-cubin variable
 _NEARLY = 0.8  # minimum similarity for a name that does not begin with HATCH_CUBIN_
+# A name with such a word may mean the opposite of the most similar variable.
+_NEGATION = re.compile("NO|NOT|UN.*|DISABLED?|WITHOUT")
 _ROUGHLY = 0.6  # minimum similarity after the prefix HATCH_CUBIN_
 _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
 
@@ -87,7 +95,9 @@ def unknown_variables(environ: Mapping[str, str], readers: Iterable[str], keys: 
     messages = []
     for name in sorted(name for name in environ if name not in known and _LIKE_OURS.match(name)):
         key = name.removeprefix(_PREFIX).lower().replace("_", "-")
-        meant = f"{key!r} is a key in pyproject.toml" if key in of_table else _meant(name, known)
+        meant = _shorter(name, known) or (
+            f"{key!r} is a key in pyproject.toml" if key in of_table else _meant(name, known)
+        )
         if meant or name.startswith(_PREFIX):
             messages.append(f"{name} is not a variable of hatch-cubin" + (f": {meant}" if meant else ""))
     return messages
@@ -102,11 +112,20 @@ def variables_of_others(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
+def _shorter(name: str, known: Iterable[str]) -> str | None:
+    """Return "did you mean …?" with a known variable whose words are all in *name*, which has more words."""
+    words = _words(name)
+    found = [each for each in sorted(known) if _words(each) < words]
+    return f"did you mean {max(found, key=len)}?" if found and not _is_negated(words) else None
+
+
 def _meant(name: str, known: Iterable[str]) -> str | None:
     """Return "did you mean …?" with the known variable whose name is most similar to *name*.
 
     Characters between the words of a name are ignored.
     """
+    if _is_negated(_words(name)):
+        return None
     import difflib  # lazy import: slow to import, and needed only for misspelled variables
 
     bare = _bare(name) if name.upper().startswith("HATCH") else f"HATCH{_bare(name)}"
@@ -115,6 +134,14 @@ def _meant(name: str, known: Iterable[str]) -> str | None:
     cutoff = _ROUGHLY if start else _NEARLY
     close = difflib.get_close_matches(bare.removeprefix(start), names, n=1, cutoff=cutoff)
     return f"did you mean {names[close[0]]}?" if close else None
+
+
+def _words(name: str) -> set[str]:
+    return {*re.findall("[A-Z]+", name.upper())}
+
+
+def _is_negated(words: Iterable[str]) -> bool:
+    return any(map(_NEGATION.fullmatch, words))
 
 
 def _bare(name: str) -> str:

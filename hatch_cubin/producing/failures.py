@@ -78,20 +78,24 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
 def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location) -> Iterator[Problem]:
     """Yield a problem for undeclared files that the producer read, and undeclared folders that it listed."""
     rule, read, listed = producer.rule, content.get("read", ()), dict(content.get("listed", {}))
+    if absent := [name for name in content.get("variables", ()) if name not in rule.environment]:
+        what = f"{rule.path} asks for {', '.join(absent)}, but 'environment' does not list this variable"
+        hint = f"write in the producer table: {setting('environment', [*rule.environment, *absent])}"
+        yield problem("undeclared-input", what, table, hint)
     if "." in listed:
         del listed["."]
         what = f"{rule.path} reads the names in the project's top folder, which cannot be in 'inputs'"
         hint = "read the names of a folder inside the project, and add this folder's files to 'inputs'"
         yield problem("undeclared-input", what, table, hint)
-    if absent := [folder for folder, inside in listed.items() if inside is None]:
-        what = f"{rule.path} lists {', '.join(absent)}, which does not exist or has no files"
-        globs = [*rule.inputs, *(f"{folder}/*" for folder in absent)]
+    if empty := [folder for folder, inside in listed.items() if inside is None]:
+        what = f"{rule.path} lists {', '.join(empty)}, which does not exist or has no files"
+        globs = [*rule.inputs, *(f"{folder}/*" for folder in empty)]
         listed_too = setting("inputs", globs)
         hint = (
             f"correct the path; or put a file into this folder, and write in the producer table: {listed_too}"
         )
         yield problem("undeclared-input", what, table, hint)
-    globs = _globs(read, [folder for folder in listed if folder not in absent])
+    globs = _globs(read, [folder for folder in listed if folder not in empty])
     alone = [path for path in read if not any(path.startswith(glob.rstrip("*")) for glob in globs)]
     inside = [path for paths in listed.values() for path in paths or ()]
     seen = [*(_names_in(glob.rstrip("*"), inside) for glob in globs), *alone]

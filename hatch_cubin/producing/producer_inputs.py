@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -101,6 +102,9 @@ def _missing_files(
         if not files.matching(pattern, hidden=True):
             is_folder = project.tree.disk_path(pattern).is_dir()
             hint = f'the path is a folder: write "{pattern}/**" for the files in it' if is_folder else None
+            beside = posixpath.join(posixpath.dirname(rule.path), pattern)
+            if files.matching(beside, hidden=True):
+                hint = f"did you mean {beside!r}? The paths in 'inputs' begin at the project's folder"
             what, where = (
                 f"inputs: {pattern!r} matches no file",
                 place.of("producer", index, "inputs", number),

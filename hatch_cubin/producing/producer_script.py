@@ -225,6 +225,34 @@ class Watch:
         return None
 
 
+class WatchedEnviron(type(os.environ)):  # type: ignore[misc]
+    """The environment variables of the process. It records which absent variables the project asks for."""
+
+    absent: dict[str, None]
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the value of a variable, for `os.environ.get` and `os.getenv`."""
+        try:
+            return self[key]
+        except KeyError:
+            self._record(key)
+            return default
+
+    def __contains__(self, key: Any) -> bool:
+        if super().__contains__(key):
+            return True
+        self._record(key)
+        return False
+
+    def _record(self, key: Any) -> None:
+        """Record the name of a variable if a file of the project asks for it, and not a library."""
+        frame: Any = sys._getframe(2)  # noqa: SLF001
+        if frame.f_code.co_name == "getenv":
+            frame = frame.f_back
+        if _is_own(frame.f_code.co_filename):
+            self.absent[str(key)] = None
+
+
 def _only_writes(arguments: tuple[Any, ...]) -> bool:
     flags = arguments[2] if len(arguments) > 2 else 0
     return isinstance(flags, int) and bool(flags & _WRITES_ONLY)
@@ -344,7 +372,10 @@ def _import_hint(error: BaseException, package: str) -> str | None:
         owner, _dot, name = str(error.name).rpartition(".")
         beside = getattr(sys.modules.get(package), "__loader__", None)
         if not owner and isinstance(beside, _ProjectLoader) and name in beside.modules():
-            return f"write: from {package} import {name}"
+            line = (_frames(error) or [["", 0, "", ""]])[-1][3]
+            right = re.sub(rf"^from {name} ", f"from {package}.{name} ", line)
+            right = re.sub(rf"^import {name}(?=$| )", f"from {package} import {name}", right)
+            return f"write: {right}" if right != line else f"the name of this module is {package}.{name}"
     elif isinstance(error, ImportError) and (match := _NOT_IMPORTED.match(str(error))):
         owner, name = error.name, match[1]
     elif isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):
@@ -370,13 +401,15 @@ def main(path: str) -> None:
     sys.meta_path.insert(
         0, ProjectFinder([(name, folder) for name, folder in request["packages"]], disk_path)
     )
+    os.environ.__class__ = WatchedEnviron
+    absent = os.environ.absent = {}  # type: ignore[attr-defined]
     watch = Watch(folders, request["exempt"], request["files"], request["listed"])
     sys.addaudithook(watch)
     with open(request["stacks"], "w", encoding="utf-8") as stacks:
         faulthandler.dump_traceback_later(request["seconds"], file=stacks)
         answer = answer_of(request, watch)
         faulthandler.cancel_dump_traceback_later()
-    answer |= {"read": [*watch.read], "listed": watch.listed()}
+    answer |= {"read": [*watch.read], "listed": watch.listed(), "variables": [*absent]}
     with open(request["answer"], "w", encoding="utf-8") as file:
         json.dump(answer, file)
 

@@ -17,6 +17,8 @@ from ..common.arch_names import Arch
 from ..errors import ToolchainError, problem
 from .libraries import system_home
 
+# NVRTC's version in CUDA 13.3.0 and 13.3.1. In 13.3.1 alone, the wheel with ptxas has another version.
+WITHOUT_PTXAS = "13.3.33"
 _NAME = "ptxas.exe" if sys.platform == "win32" else "ptxas"
 _BUILD = re.compile(rb"\bV(\d+\.\d+\.\d+)")
 _LIMIT_S = 60.0  # the time-out in seconds for a call of ptxas that only prints the version

@@ -145,7 +145,7 @@ class Toolkit:
 
     @cached_property
     def ptxas(self) -> str:
-        """The exact version of ptxas, which assembles PTX sources: always the same as NVRTC's version."""
+        """The exact version of ptxas, which assembles PTX sources: it must be the same as NVRTC's version."""
         return self.nvrtc
 
     @property
@@ -204,6 +204,8 @@ class Toolkit:
         from . import assembler
 
         line = f"pip install {assembler.wheel(self.major, self.ptxas)}"
+        if self.nvrtc == assembler.WITHOUT_PTXAS and self._wanted is not None:
+            return f'set toolkit = "13.3.0", or {line}: CUDA 13.3.1 has NVRTC and ptxas of different versions'
         return line if self._wanted is None else f"build with isolation, which installs it, or {line}"
 
     @cached_property

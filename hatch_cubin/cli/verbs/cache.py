@@ -208,7 +208,15 @@ def _gc(args: argparse.Namespace) -> Answer:
     with _os_errors_reported(folder):
         removed = housekeeping.trim(folder, size=args.max_size, unused_for=unused_for, keep=keep)
     user_folders.sweep()
-    return _removed(folder, removed)
+    answer = _removed(folder, removed)
+    # The user may expect that the last build of each project is kept.
+    last = history.builds(folder)[: args.keep_last_build]
+    kept = [
+        f"kept {count(build['hits'] + build['misses'], 'unit')} of the last build with this cache, "
+        f"whose project is {build['project']}"
+        for build in last
+    ]
+    return answer._replace(lines=[*kept, *answer.lines])
 
 
 def _clear(args: argparse.Namespace) -> Answer:

@@ -70,6 +70,8 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
 def _set(condition: Condition, given: AbstractSet[str], failed: FailedCompile) -> str:
     """Return the end of a hint with the line that sets the macros of a condition; empty if there are none."""
     macros = [name for name in _NAME.findall(condition.operand) if name not in {*given, "defined"}]
+    if "__CUDA_ARCH__" in condition.operand and re.search(r"\bsm_\d", condition.operand):
+        return ": __CUDA_ARCH__ is a number, so write 900 in place of sm_90"
     if "__CUDA_ARCH__" in condition.operand:
         return ": __CUDA_ARCH__ is 900 for sm_90, so set 'archs' to archs for which the condition holds"
     if not macros or "__has_include" in condition.operand:

@@ -86,7 +86,10 @@ def _with_value(name: str, value: str, place: Location | None, text: str) -> str
     fix = ""
     if value.startswith("=") or value.endswith(";"):
         fix = ": a macro's value needs neither '=' nor ';'"
-    elif _WANTS_STRING.search(text) and not value.startswith('"'):
+    elif _WANTS_STRING.search(text) or _UNDEFINED.match(text):
+        is_toml = place is not None and place.path.endswith(".toml")
+        if not is_toml or value.startswith('"'):
+            return f"{name} is a macro, defined as {value!r} ({place})"
         fix = f"; for a string, write: {setting(name, json.dumps(value))}"
     return f"{name} is a macro, defined as {value!r} ({place}){fix}"
 

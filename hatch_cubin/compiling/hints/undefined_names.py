@@ -21,6 +21,7 @@ _NO_MEMBER = re.compile(r'namespace "([\w:]+)" has no (?:tag )?member(?: class)?
 _WORD = re.compile(r"\w+")
 _STD_NAME = re.compile(r"std::(\w+)")
 _MACRO = re.compile(r"(?:__)?[A-Z][A-Z0-9_]*")
+_TYPE = re.compile(r"\b(?:struct|class|union|enum|using)\s+(\w+)\s*[={:]")
 _NUMBERS = r"(float|double|u?int|u?short|u?char|u?ll|floats|float2|half|halves)"
 _ROUNDED = r"(_r[nduz])?"
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
@@ -164,9 +165,9 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 
 
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report undefined names that are probably macros.
+    """Report undefined names that are probably macros, or types whose namespace is missing.
 
-    Such names are in capital letters, or are keys in the source's name.
+    Names of macros are in capital letters, or are keys in the source's name.
     """
     values = dict(failed.module.source.variant)
     macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}
@@ -178,6 +179,9 @@ def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
         or_define = f', or return {{"text": …, "define": {json.dumps(defined)}}} for this name'
         hint = "the values in the name of a source are not macros: write them into the text"
         hint += or_define if RESERVED.isdisjoint(defined) else ""
+    types = {name for text in _texts(failed) for name in _TYPE.findall(text)}
+    if (name := next(iter(macros.values()))) in types:
+        hint = f"{name} is a type: write its namespace before the name, or declare the type before this line"
     lines = {each.where for each in macros}
     others = [each for each in found if each.where not in lines]
     return replace(next(iter(macros)), hint=hint).followed_by(len(found) - len(others) - 1), others

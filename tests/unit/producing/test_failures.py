@@ -64,6 +64,12 @@ def test_undeclared_reads_have_a_line_to_paste(read: list[str], listed: list[str
     assert one.hint == f'write in the producer table: inputs = ["demo/a.txt", {inputs}]'
 
 
+def test_undeclared_variables_have_a_line_to_paste() -> None:
+    (one,) = problems({"sources": [["a.cu", ""]], "variables": ["X", "LEVEL", "N"]})
+    assert (one.code, one.where) == ("undeclared-input", TABLE)
+    assert one.hint == 'write in the producer table: environment = ["X", "LEVEL", "N"]'
+
+
 def test_a_message_names_few_of_many_undeclared_files() -> None:
     read = [f"demo/{number}.txt" for number in range(116)]
     (one,) = problems({"sources": [["a.cu", ""]], "read": read, "listed": {}})

@@ -14,7 +14,7 @@ from hatch_cubin.errors import ConfigError, SourceError
 from hatch_cubin.producing import producer_inputs
 from hatch_cubin.producing.producer_inputs import Producer, find_producers
 from hatch_cubin.project.project import Project
-from tests.helpers import found, refusal
+from tests.helpers import found, make_project, refusal
 from tests.producers import SCRIPT, producer_project, producer_table
 
 
@@ -102,6 +102,16 @@ def test_the_key_follows_the_table_and_the_packages(tmp_path: Path, monkeypatch:
     keys.add(one.key())
     monkeypatch.setattr(producer_inputs, "_FORMAT", 2)
     assert len({*keys, one.key()}) == 4
+
+
+def test_a_path_beside_the_script_is_suggested_with_its_folder(tmp_path: Path) -> None:
+    table = f'{producer_table(path="demo/in/gen.py")}inputs = ["scale.txt"]'
+    project = make_project(tmp_path, {"in/gen.py": SCRIPT, "in/scale.txt": "4"}, table)
+    (said,) = refusal(ConfigError, find_producers, project).problems
+    assert (said.code, (said.hint or "").partition("?")[0]) == (
+        "pattern-matches-nothing",
+        "did you mean 'demo/in/scale.txt'",
+    )
 
 
 def test_missing_files_are_named_with_their_lines(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import importlib
 import importlib.resources
 import inspect
 import json
+import linecache
 import os
 import pkgutil
 import runpy
@@ -306,6 +307,9 @@ def test_frames_of_compiled_modules_are_not_the_projects() -> None:
     ("line", "hint"),
     [
         ("import parts", "write: from demo.kernels import parts"),
+        ("import parts as p", "write: from demo.kernels import parts as p"),
+        ("from parts import TEXTS", "write: from demo.kernels.parts import TEXTS"),
+        ("import parts, os", "the name of this module is demo.kernels.parts"),
         ("import nowhere_", None),
         ("import demo.kernels.part", "did you mean 'parts'?"),
         ("from demo.kernels import part", "did you mean 'parts'?"),
@@ -320,11 +324,31 @@ def test_frames_of_compiled_modules_are_not_the_projects() -> None:
     ],
 )
 @pytest.mark.usefixtures("finder")
-def test_a_name_that_cannot_be_imported_has_a_hint(tmp_path: Path, line: str, hint: str | None) -> None:
+def test_a_name_that_cannot_be_imported_has_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, hint: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)  # as in the process of a producer
+    linecache.clearcache()
     (tmp_path / "src/demo/kernels/gen.py").write_text(line)
     request = {"module": "demo.kernels.gen", "call": "sources"}
     found = producer_script.answer_of(request, Watch([], [], [], []))["hint"]
     assert found is hint is None or found.startswith(hint)
+
+
+def test_variables_are_recorded_that_are_absent_and_that_the_project_asks_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os.environ, "__class__", producer_script.WatchedEnviron)
+    monkeypatch.setenv("IS_SET", "1")
+    absent: dict[str, None] = {}
+    monkeypatch.setattr(os.environ, "absent", absent, raising=False)
+    text = "import os\nx = os.environ.get('A'), os.getenv('B', 'b'), 'C' in os.environ, os.getenv('IS_SET')"
+    values: dict[str, Any] = {}
+    exec(compile(text, "demo/gen.py", "exec"), values)  # noqa: S102
+    assert (values["x"], [*absent]) == ((None, "b", False, "1"), ["A", "B", "C"])
+    assert "IS_SET" in os.environ
+    assert "D" not in os.environ
+    assert [*absent] == ["A", "B", "C"]
 
 
 def test_a_folder_has_undeclared_files_but_no_undeclared_modules(tmp_path: Path) -> None:

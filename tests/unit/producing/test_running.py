@@ -38,7 +38,7 @@ def sources():
     assert os.listdir(home) == [] and tempfile.gettempdir().startswith(os.path.dirname(home))
     return {
         "a.cu": "\\n".join([
-            os.environ["LEVEL"], str("OTHER" in os.environ), __file__, __name__, parts.TEXT,
+            os.environ["LEVEL"], str("OTHER" in dict(os.environ)), __file__, __name__, parts.TEXT,
             str(sys.dont_write_bytecode), str(sys.flags.no_user_site), str(hash("a")),
             os.path.relpath(os.getcwd(), os.path.dirname(os.path.abspath(__file__))),
         ])

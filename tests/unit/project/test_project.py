@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,6 +178,10 @@ def test_a_variable_with_flags_of_nvcc_is_told_with_the_key_for_options(tmp_path
         ("hatch_cubin_archs", "HATCH_CUBIN_ARCHS"),
         ("CUBIN_LOCKED", "HATCH_CUBIN_LOCKED"),
         ("HATCH_CUDA_ARCHS", "HATCH_CUBIN_ARCHS"),
+        ("HATCH_CUBIN_SKIP_BUILD", "HATCH_CUBIN_SKIP"),
+        ("HATCH_CUBIN_REMOTE_CACHE", "HATCH_CUBIN_REMOTE"),
+        ("HATCH_CUBIN_TOKEN", "HATCH_CUBIN_REMOTE_TOKEN"),
+        ("HATCH_CUBIN_CACHE_DIR_PATH", "HATCH_CUBIN_CACHE_DIR"),
     ],
 )
 def test_a_variable_whose_name_is_nearly_one_of_ours_is_warned_of(
@@ -187,6 +192,26 @@ def test_a_variable_whose_name_is_nearly_one_of_ours_is_warned_of(
         root=tmp_path, packages={}, config=read_config(), environ={name: "1"}, warn=said.append
     ).warn_of_variables()
     assert said == [f"{name} is not a variable of hatch-cubin: did you mean {meant}?"]
+
+
+@pytest.mark.parametrize("name", ["NO_BUILD", "NO_CACHE", "NO_SKIP", "UNLOCKED", "DISABLE_STRICT"])
+def test_a_variable_that_may_mean_the_opposite_has_no_suggestion(tmp_path: Path, name: str) -> None:
+    said: list[str] = []
+    variables = {f"HATCH_CUBIN_{name}": "1"}
+    Project(
+        root=tmp_path, packages={}, config=read_config(), environ=variables, warn=said.append
+    ).warn_of_variables()
+    assert said == [f"HATCH_CUBIN_{name} is not a variable of hatch-cubin"]
+
+
+def test_all_documented_variables_are_known(tmp_path: Path) -> None:
+    page = Path(__file__).parents[3] / "docs/reference/environment.md"
+    names = {*re.findall(r"\bHATCH_CUBIN_[A-Z_]+\b", page.read_text("utf-8"))}
+    said: list[str] = []
+    made = Project(root=tmp_path, packages={}, config=read_config(), environ={}, warn=said.append)
+    environ = dict.fromkeys(names, "0")
+    replace(made, environ=environ).warn_of_variables()
+    assert [line for line in said if "is not a variable" in line] == []
 
 
 @pytest.mark.parametrize(

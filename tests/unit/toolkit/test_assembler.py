@@ -58,10 +58,12 @@ def test_the_one_of_nvrtcs_build_is_taken_wherever_it_stands(
     assert assembler.find(None, 13, "13.0.88", "") == right
 
 
-def refusal(monkeypatch: pytest.MonkeyPatch, site: Path, wanted: str | None = None) -> str:
+def refusal(
+    monkeypatch: pytest.MonkeyPatch, site: Path, wanted: str | None = None, nvrtc: str = "13.0.88"
+) -> str:
     monkeypatch.setattr(sys, "path", [str(site)])
     monkeypatch.setenv("CUDA_HOME", str(site / "home"))
-    toolkit = Toolkit(wanted, facts=Facts("1.2.2", 13, "13.0.88", (75, 90)))
+    toolkit = Toolkit(wanted, facts=Facts("1.2.2", 13, nvrtc, (75, 90)))
     with pytest.raises(ToolchainError) as caught:
         _ = toolkit.assembler
     assert found(caught.value) == [("ptxas-not-found", "")]
@@ -122,3 +124,11 @@ def test_where_there_is_none_it_is_said_how_to_get_it(
 
 def test_the_wheel_of_cuda_12_has_a_name_of_its_own() -> None:
     assert assembler.wheel(12, "12.9.86") == "nvidia-cuda-nvcc-cu12==12.9.86"
+
+
+def test_a_release_with_two_versions_is_refused_with_the_name_of_the_one_that_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path / "nvidia/cu13/bin/ptxas", version("13.3.73"))
+    message = refusal(monkeypatch, tmp_path, "13.3", assembler.WITHOUT_PTXAS)
+    assert 'hint: set toolkit = "13.3.0", or pip install nvidia-cuda-nvcc==13.3.33' in message

@@ -77,6 +77,7 @@ def test_of_what_only_a_compiler_can_tell_nothing_is_claimed(tmp_path: Path, con
             "#if __CUDA_ARCH__ >= 900",
             "__CUDA_ARCH__ is 900 for sm_90, so set 'archs' to archs for which the condition holds",
         ),
+        ("#if __CUDA_ARCH__ == sm_90", "__CUDA_ARCH__ is a number, so write 900 in place of sm_90"),
     ],
 )
 def test_a_condition_that_only_a_compiler_can_evaluate_is_named_with_its_macros(

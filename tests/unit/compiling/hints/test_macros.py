@@ -69,7 +69,10 @@ IS_MACRO = "N is a macro, defined as 'floot' (pyproject.toml:10)"
     ("text", "hint"),
     [
         ('expected a "," or ">"', IS_MACRO),
-        ('identifier "floot" is undefined', IS_MACRO),
+        (
+            'identifier "floot" is undefined',
+            f'{IS_MACRO}; for a string, write: N = "\\"floot\\""',
+        ),
         ('identifier "other" is undefined', None),
         ("too few arguments", None),
     ],
@@ -232,3 +235,20 @@ def test_a_macro_that_is_no_string_in_an_include_is_shown_with_quotes(tmp_path: 
     options = 'archs = ["sm_90"]\ndefine = { CONFIG = "c.h" }\n'
     first = refusal(CompileError, pipeline.build, make_project(tmp_path, files, options)).problems[0]
     assert (first.hint or "").endswith('; for a string, write: CONFIG = "\\"c.h\\""')
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("value", "text", "end"),
+    [
+        ("hello", "", 'for a string, write: GREETING = "\\"hello\\""'),
+        ("1", "#define HI hello\n", "HI is a macro, defined as 'hello' (demo/a.cu:1)"),
+    ],
+)
+def test_a_text_without_quotes_in_the_code_is_shown_with_quotes(
+    tmp_path: Path, value: str, text: str, end: str
+) -> None:
+    files = {"a.cu": f"{text}__global__ void k(const char **x) {{ *x = {'HI' if text else 'GREETING'}; }}\n"}
+    options = f'archs = ["sm_90"]\ndefine = {{ GREETING = "{value}" }}\n'
+    first = refusal(CompileError, pipeline.build, make_project(tmp_path, files, options)).problems[0]
+    assert (first.hint or "").endswith(end)

@@ -174,6 +174,11 @@ def test_names_written_as_macros_are_given_by_the_table(tmp_path: Path) -> None:
     line = 'define = { A = "1", BLOCK_SIZE = "…", N = "…" }'
     assert told[0].hint == f"if this name is a macro, replace … by its value: {line}"
     assert [each.text for each in told[1]] == ["own"]
+    text = "namespace acme { struct N { float x; }; }\n"
+    named = undefined_names.not_given([undefined("N", 3)], setting(tmp_path, text=text))
+    assert named is not None
+    hint = "N is a type: write its namespace before the name, or declare the type before this line"
+    assert named[0].hint == hint
     assert read_config(line.replace("…", "4")).define == (("A", "1"), ("BLOCK_SIZE", "4"), ("N", "4"))
 
 
