@@ -30,6 +30,7 @@ _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECAS
 TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_NOT_SELECTED = "the file exists, but is not a source: add it to 'sources', or remove it from 'exclude'"
 _IS_PTX, _IS_TILE_IR = operator.attrgetter("is_ptx"), operator.attrgetter("is_tile_ir")
 _NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
 
@@ -220,7 +221,7 @@ def plan_modules(
             "pattern-matches-nothing",
             f"path {rule.path!r} does not match any source",
             config.place.of("source", index, "path"),
-            _suggested_path(rule.path, paths),
+            _NOT_SELECTED if config.place.is_file(rule.path) else _suggested_path(rule.path, paths),
         )
         for index, rule in enumerate(config.source)
         if is_complete and index not in matched
