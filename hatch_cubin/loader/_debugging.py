@@ -309,8 +309,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "e537c7202cde43e9d484bdf43a573b34fcb1a7bcc8531007952d7a508a85c299",
-    "_split": "04a0b739f2bbd6cc5b361300206cb1a983ee52d4acf20972f5562a1593e5054f",
+    "_packs": "c8226ca9da2178e4354330d7612486a3a2040dbaf7edf8d471737bc9dd7eb96a",
+    "_split": "a5352531b2755100616947b75b067e329cda877c37c9dd241b881dde2198fd2d",
 }
 
 
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "910ff492c7a330a9"
+__build__ = "ff3d5a43a13799c8"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "910ff492c7a330a9"
+__build__ = "ff3d5a43a13799c8"

@@ -32,6 +32,7 @@ TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
 # The fields of [[source]] tables that cannot change the text, the macros and the options of a library's call.
 _HARMLESS_TO_CALLS = {"path", "name", "archs", "include_dirs", "instantiate", "front", "call_options"}
+_NOT_SELECTED = "the file exists, but is not a source: add it to 'sources', or remove it from 'exclude'"
 _IS_PTX, _IS_TILE_IR = operator.attrgetter("is_ptx"), operator.attrgetter("is_tile_ir")
 _NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
 
@@ -222,7 +223,7 @@ def plan_modules(
             "pattern-matches-nothing",
             f"path {rule.path!r} does not match any source",
             config.place.of("source", index, "path"),
-            _suggested_path(rule.path, paths),
+            _NOT_SELECTED if config.place.is_file(rule.path) else _suggested_path(rule.path, paths),
         )
         for index, rule in enumerate(config.source)
         if is_complete and index not in matched

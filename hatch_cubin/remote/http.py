@@ -20,6 +20,7 @@ _CHUNK_SIZE = 1 << 14
 # The bytes that the system may buffer before sending, because buffered bytes count as sent.
 _MAX_UNSENT = 1 << 17
 _ABSENT_STATUSES = frozenset({404, 410})
+_NO_UPLOAD_STATUSES = frozenset({404, 405, 410, 501})
 _HEADERS = {"User-Agent": "hatch-cubin", "Accept-Encoding": "identity"}
 
 
@@ -88,6 +89,10 @@ class HttpStore:
             reusable = self._drain(response)
             if 200 <= response.status < 300 or (response.status in _ABSENT_STATUSES and method != "PUT"):
                 return None
+            if method == "PUT" and response.status in _NO_UPLOAD_STATUSES:
+                raise StoreError(
+                    f"the store does not accept uploads, which are PUT requests ({response.status})"
+                )
             raise status_error(response.status, authorized=self._target.authorization is not None)
         except (OSError, HTTPException) as exc:
             raise StoreError(_reason(exc)) from None

@@ -75,6 +75,7 @@ class SharedStore:
         self._lost: set[str] = set()  # packs that are missing or damaged in the store
         self._read: set[str] = set()  # packs that this build has read and verified
         self._damaged = False
+        self._sent_web_page = False
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -99,7 +100,7 @@ class SharedStore:
         if not self._is_small and (left := [key for key in left if key not in self.fetched]):
             self._store_checked(wanted, self._single_results(sorted(left)))
         if self._damaged:
-            self._calls.count_fault("the store sends other bytes than were stored")
+            self._count_damage()
         self._store.close_idle()
 
     def push(self, keys: Sequence[bytes]) -> None:
@@ -110,12 +111,27 @@ class SharedStore:
             self.pushed |= {key for key, new in self._calls.run_all(tasks, _THREADS) if new}
         else:
             self._push_packs(keys)
+        if self._damaged and self.pushed:
+            self._verify_push()
         if self._unsigned:
             unsigned = len(self._unsigned)
             self._calls.warn(
                 f"some results were not pushed, because no trusted key has signed them: {unsigned}"
             )
         self._store.close_idle()
+
+    def _count_damage(self) -> None:
+        page = ": it answers with a web page, perhaps a page to log in" if self._sent_web_page else ""
+        self._calls.count_fault(f"the store sends other bytes than were stored{page}")
+
+    def _verify_push(self) -> None:
+        """Read a pushed object again, because a server may accept all uploads without storing them."""
+        self._damaged = False
+        read = partial(self._unit_record, min(self.pushed)) if self._is_small else self._read_index
+        self._calls.run_one(read)
+        if self._damaged:
+            self.pushed.clear()
+            self._count_damage()
 
     def _store_checked(self, wanted: RequestsByKey, items: Iterable[PackedResult]) -> None:
         """Write those fetched results that pass all checks into the cache folder."""
@@ -298,6 +314,7 @@ class SharedStore:
             return None if data is None else bazel_actions.decode(data)
         except ValueError:
             self._damaged = True
+            self._sent_web_page |= data is not None and data.lstrip().startswith(b"<")
             return None
 
     def _read_blob(self, sha256: str, size: int) -> bytes | None:

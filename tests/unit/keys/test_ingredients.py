@@ -368,7 +368,7 @@ def test_the_lock_and_the_list_agree_on_their_fields() -> None:
 
 def can_be_stored(inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
     """Return whether a cache record with these inputs and a lock with these settings can be read again."""
-    possible = {**lock_format._SETTINGS, "source": lambda _path: True}
+    possible = {**lock_format._SETTINGS, "source": lock_format._is_path}
     return records._are_inputs(inputs) and all(possible[name](each) for name, each in settings.items())
 
 

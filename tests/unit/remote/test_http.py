@@ -221,6 +221,13 @@ def test_each_status_is_reported_by_its_meaning_without_the_servers_text(
     assert len(server.log) == 2
 
 
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_a_server_without_uploads_is_reported(server: StoreServer, status: int, opened: Open) -> None:
+    server.fault = answer(status)
+    told = f"the store does not accept uploads, which are PUT requests ({status})"
+    assert str(refusal(StoreError, opened(server.url).put, "cas/a", b"abc")) == told
+
+
 def test_a_304_is_an_error(server: StoreServer, opened: Open) -> None:
     assert error_of(opened(server.url), server, answer(304)) == "the store refuses the request (304)"
 

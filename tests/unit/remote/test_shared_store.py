@@ -342,6 +342,19 @@ def test_damaged_results_are_not_used_and_are_replaced(
 
 
 @SMALL_AND_LARGE_PROJECT
+@pytest.mark.parametrize("page", [b"<html>log in", b"ok"])
+def test_a_server_that_answers_everything_with_a_page_has_nothing(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, said: list[str], units: int, page: bytes
+) -> None:
+    store = Memory()
+    monkeypatch.setattr(store, "get", lambda _name, _max_size: page)
+    other = opened(store, ITEMS, units)
+    other.push(keys(ITEMS))
+    web_page = ": it answers with a web page, perhaps a page to log in" * (page[:1] == b"<")
+    assert (other.pushed, said) == (set(), [DAMAGED + web_page])
+
+
+@SMALL_AND_LARGE_PROJECT
 def test_forged_results_are_not_used_and_are_replaced(opened: Open, said: list[str], units: int) -> None:
     store, (one, two, *_others) = Memory(), ITEMS
     stranger = Record(one.key.hex(), file_digest(one.data), len(one.data), {"no": "no"}, (), {}).encode()
