@@ -309,8 +309,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "c8226ca9da2178e4354330d7612486a3a2040dbaf7edf8d471737bc9dd7eb96a",
-    "_split": "a5352531b2755100616947b75b067e329cda877c37c9dd241b881dde2198fd2d",
+    "_packs": "272dad2521b091543af8030379c42252d87e043e19a25d5a40b92d79876ca06b",
+    "_split": "d489e51d8dba5f6f8f74b359a0688ba5c3681ba704ad9a62beb61c526e3d9252",
 }
 
 
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "ff3d5a43a13799c8"
+__build__ = "ca9c810bc0a6d509"

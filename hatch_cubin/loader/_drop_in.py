@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "ff3d5a43a13799c8"
+__build__ = "ca9c810bc0a6d509"

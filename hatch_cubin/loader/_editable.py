@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "ff3d5a43a13799c8"
+__build__ = "ca9c810bc0a6d509"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "ff3d5a43a13799c8"
+__build__ = "ca9c810bc0a6d509"
