@@ -448,7 +448,9 @@ def name_of_sources(value: object) -> str:
 def macro_name(text: str) -> None:
     match = re.fullmatch(r"([A-Za-z_]\w*)(\([\w ,.]*\))?", text, re.ASCII)
     if not match:
-        raise ValueError("is not a macro's name")
+        right = text.replace("-", "_")
+        guessed = f": did you mean {right}?" if right != text and right.isidentifier() else ""
+        raise ValueError(f"is not a macro's name{guessed}")
     from . import reserved_macros
 
     if match[1] in (reserved_macros.CALLED if match[2] else reserved_macros.NAMES):

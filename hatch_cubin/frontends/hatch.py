@@ -231,17 +231,20 @@ def _packages(root: str, metadata: Any) -> dict[str, str]:
 
 
 def _require_package_folders(root: str) -> None:
-    """Raise ConfigError if Hatch's `packages` names a missing folder: hatchling ignores this mistake."""
+    """Raise ConfigError if Hatch's settings name a missing folder for the wheel: hatchling ignores it."""
     outer = ("tool", "hatch", "build")
     places = [table_location.place_of(root, path) for path in ((*outer, "targets", "wheel"), outer)]
-    place = next((each for each in places if each.has("packages")), places[0])
+    config = WheelBuilder(root).config
     problems = [
         problem(
             "package-folder-not-found",
-            f"packages: {each} does not exist in the project",
-            place.of("packages", index),
+            f"{key}: {each} does not exist in the project",
+            place.of(key),
+            f'write packages = ["src/{each}"]' if os.path.exists(os.path.join(root, "src", each)) else None,
         )
-        for index, each in enumerate(WheelBuilder(root).config.packages)
+        for key, named in (("packages", config.packages), ("only-include", config.only_include))
+        for place in [place for place in places if place.has(key)][:1]
+        for each in (os.path.relpath(os.path.join(root, path), root).replace(os.sep, "/") for path in named)
         if not os.path.exists(os.path.join(root, each))
     ]
     if problems:

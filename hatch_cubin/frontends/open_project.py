@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..common.distribution_names import comparable_name
-from ..common.environment import SIGNING_KEY
+from ..common.environment import REMOTE, SIGNING_KEY
 from ..config import known_names, reader, table_location
 from ..config.known_names import WRAPPER
 from ..errors import PREFIX, BundleError, ConfigError, Location, Problem, ToolchainError, problem
@@ -71,31 +71,44 @@ def require_compiler(project: Project) -> None:
         return
     from ..lockfile import locked_build
 
-    place: Location | None = project.config.place.of("toolkit")
-    release = project.config.toolkit
-    if "toolkit" in project.config.replaced:
-        place = None
-    needs = f"a build with CUDA {release}" if release not in {None, "system"} else "a build"
-    if place is None:
-        needs = f"HATCH_CUBIN_TOOLKIT={release}: {needs}"
-    if {*missing} <= {*project.config.header_packages}:
-        place, needs = project.config.place.of("header-packages"), "'header-packages'"
-    elif missing == [requirements.SIGNATURES]:
-        place, needs = project.config.place.of("trusted-keys"), "signing"
-        if not project.config.trusted_keys:
-            place, needs = None, f"{SIGNING_KEY}: signing"
-    # only an environment variable can select a cluster, never pyproject.toml
-    elif missing == [requirements.CLUSTERS]:
-        place, needs = None, project.as_written("HATCH_CUBIN_EXECUTOR")
+    place, needs = _needing(project, missing)
     shown = ", ".join(map(installed_wheels.shown, missing))
     what = f"{needs} needs packages that are not installed here: {shown}"
     here = ", ".join(installed_wheels.compiler()) or "no part of a compiler"
-    # The command lists all packages, because the versions of the packages must match each other.
-    usual = requirements.install_command(project.config, project.environ)
-    hint = locked_build.install_command(project) or usual
+    if {*missing} <= {requirements.SIGNATURES, requirements.CLUSTERS, requirements.BUCKETS}:
+        import shlex
+
+        hint = f"pip install {shlex.join(missing)}"
+    else:
+        # The command lists all packages, because the versions of the packages must match each other.
+        usual = requirements.install_command(project.config, project.environ)
+        hint = locked_build.install_command(project) or usual
     raise ToolchainError(
         problem("requirement-not-installed", what, place, hint, (f"installed here: {here}",))
     )
+
+
+def _needing(project: Project, missing: list[str]) -> tuple[Location | None, str]:
+    """Return the place of the setting that needs the *missing* packages, and words for this setting."""
+    from ..toolkit import requirements
+
+    config, variables = project.config, project.config.replaced
+    if {*missing} <= {*config.header_packages}:
+        return config.place.of("header-packages"), "'header-packages'"
+    if missing == [requirements.SIGNATURES]:
+        in_table = bool(config.trusted_keys)
+        return (config.place.of("trusted-keys"), "signing") if in_table else (None, f"{SIGNING_KEY}: signing")
+    # only an environment variable can select a cluster, never pyproject.toml
+    if missing == [requirements.CLUSTERS]:
+        return None, project.as_written("HATCH_CUBIN_EXECUTOR")
+    if missing == [requirements.BUCKETS]:
+        in_table = "remote_cache" not in variables
+        return (config.place.of("remote-cache"), "'remote-cache'") if in_table else (None, REMOTE)
+    release = config.toolkit
+    needs = f"a build with CUDA {release}" if release not in {None, "system"} else "a build"
+    if "toolkit" in variables:
+        return None, f"HATCH_CUBIN_TOOLKIT={release}: {needs}"
+    return config.place.of("toolkit"), needs
 
 
 def check_build(project: Project) -> None:

@@ -917,7 +917,11 @@ def test_a_macro_may_have_parameters(name: str) -> None:
     assert read_config(f'define = {{ "{name}" = 1 }}').define == ((name, "1"),)
 
 
-@pytest.mark.parametrize("name", ["", "1N", "N M", "N-1", "N=1", "é", "f(", "f(a)(b)", "N\\u0000"])
+def test_a_macro_with_a_hyphen_is_suggested_with_an_underscore() -> None:
+    assert only_message("define = { N-1 = 1 }") == "define.N-1 is not a macro's name: did you mean N_1?"
+
+
+@pytest.mark.parametrize("name", ["", "1N", "N M", "N=1", "é", "f(", "f(a)(b)", "N\\u0000"])
 def test_what_is_no_macro_is_refused(name: str) -> None:
     shown = name.replace("\\u0000", r"\x00")
     assert only_message(f'define = {{ "{name}" = 1 }}') == f"define.{shown} is not a macro's name"

@@ -16,7 +16,7 @@ from hatch_cubin.errors import ConfigError
 from hatch_cubin.frontends import hatch
 from hatch_cubin.project.project import cache_entries, cache_folders
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import SAXPY, make_project, pyproject, refusal, write_tree
+from tests.helpers import SAXPY, found, make_project, pyproject, refusal, write_tree
 
 FILES = {"demo/__init__.py": "", "demo/saxpy.cu": SAXPY}
 
@@ -136,12 +136,15 @@ def _tables(*tables: tuple[str, ...]) -> str:
 def test_the_wheels_table_is_the_one_that_counts_for_sdists_too(
     tmp_path: Path, tables: list[tuple[str, ...]], of_wheel: int | None, of_sdist: int | None
 ) -> None:
-    root = write_tree(tmp_path, {"pyproject.toml": _tables(*tables), **FILES})
-    found: dict[type[Any], int | None] = {}
+    text = _tables(*tables)
+    for unread in {1, 2} - {of_wheel or of_sdist}:  # keys in a second table would be an error
+        text = text.replace(f"jobs = {unread}\n", "")
+    root = write_tree(tmp_path, {"pyproject.toml": text, **FILES})
+    jobs: dict[type[Any], int | None] = {}
     for builder in (WheelBuilder, SdistBuilder):
         made: Any = builder(str(root)).get_build_hooks("").get("cubin")
-        found[builder] = made and made._read_config().jobs
-    assert found == {WheelBuilder: of_wheel, SdistBuilder: of_sdist}
+        jobs[builder] = made and made._read_config().jobs
+    assert jobs == {WheelBuilder: of_wheel, SdistBuilder: of_sdist}
 
 
 @pytest.mark.parametrize(
@@ -410,3 +413,14 @@ def test_the_bill_of_materials_goes_where_hatchling_has_a_place_for_it(
     in_bundle = "demo/_cubins/hatch-cubin.cdx.json" in build_data["force_include"].values()
     listed = [Path(path).name for path in build_data.get("sbom_files", [])]
     assert (in_bundle, listed) == ((False, ["hatch-cubin.cdx.json"]) if place else (True, []))
+
+
+@pytest.mark.parametrize("table", ["[tool.hatch.build.targets.wheel]", "[tool.hatch.build]"])
+@pytest.mark.parametrize("key", ["packages", "only-include"])
+def test_a_missing_folder_of_the_wheel_is_suggested_in_src(tmp_path: Path, table: str, key: str) -> None:
+    text = pyproject("") + f'{table}\n{key} = ["waves", "no"]\n'
+    write_tree(tmp_path, {"pyproject.toml": text, "src/waves/__init__.py": ""})
+    error = refusal(ConfigError, hatch.packages_of, tmp_path)
+    assert found(error) == [("package-folder-not-found", "pyproject.toml:11")] * 2
+    hints = {each.what.split()[1]: each.hint for each in error.problems}
+    assert hints == {"waves": 'write packages = ["src/waves"]', "no": None}

@@ -445,7 +445,7 @@ def test_what_checks_signatures_is_no_compiler_either(
 ) -> None:
     key = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
     missing = _refused(tmp_path, monkeypatch, WHEELS, f'toolkit = "13.0"\ntrusted-keys = ["{key}"]')
-    values = (f"{COMMAND} 'cryptography>=42'", "signing ", " cryptography >=42")
+    values = ("pip install 'cryptography>=42'", "signing ", " cryptography >=42")
     assert missing == Coded("requirement-not-installed", "pyproject.toml:5", *values)
 
 
@@ -459,8 +459,20 @@ def test_the_variable_with_the_key_is_named_where_no_table_asks_for_signatures(
 
 def test_neither_is_what_speaks_to_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_EXECUTOR="dask://head:8786")
-    values = (f"{COMMAND} 'distributed>=2025.4'", "HATCH_CUBIN_EXECUTOR ", " distributed >=2025.4")
+    values = ("pip install 'distributed>=2025.4'", "HATCH_CUBIN_EXECUTOR ", " distributed >=2025.4")
     assert missing == Coded("requirement-not-installed", "", *values)
+
+
+@pytest.mark.parametrize("place", ["pyproject.toml:5", ""])
+def test_what_speaks_to_a_bucket_is_installed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    table = 'toolkit = "13.0"\nremote-cache = "s3://bucket/x"' if place else 'toolkit = "13.0"'
+    variables = {} if place else {"HATCH_CUBIN_REMOTE": "s3://bucket/x"}
+    missing = _refused(tmp_path, monkeypatch, WHEELS, table, **variables)
+    needs = "'remote-cache' needs" if place else "HATCH_CUBIN_REMOTE needs"
+    values = ("pip install 'obstore>=0.11,<1'", needs)
+    assert missing == Coded("requirement-not-installed", place, *values)
 
 
 def test_a_compiler_that_is_installed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
