@@ -13,6 +13,7 @@ from .producer_inputs import Producer
 
 _FRAMES, _LINES = 8, 12  # how many stack frames of an error, and how many lines of output, a message shows
 _NAMES = 3  # how many undeclared files a message names
+_EXAMPLE = 'return {"axpy.cu": text}'
 _STACK = re.compile(r'File "([^"/<][^"]*[.]py)", line ([0-9]+) in (.*)')
 _ENVIRON_KEY = re.compile(r"KeyError: ['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
 
@@ -55,7 +56,7 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
         hint = (
             f"write in the producer table: {setting('call', content['absent'][0])}"
             if len(content["absent"]) == 1
-            else None
+            else f"define a function that returns the texts: def {rule.call}(): {_EXAMPLE}"
         )
         for name in content["classes"]:
             hint = f"define a function: def {rule.call}(): return {name}().{rule.call}()"
@@ -67,7 +68,8 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
         what = (
             f"{rule.call}() returns a value of type {content['other']}, and not a mapping of names to texts"
         )
-        yield problem("producer-returns-no-mapping", what, where)
+        hint = f"write {_EXAMPLE!r}: a build does not use texts that the function writes or prints"
+        yield problem("producer-returns-no-mapping", what, where, hint)
     elif "sources" not in content:
         what = f"the function's process ended with {_shown(answer.status)} before the function returned"
         yield problem("producer-crashed", what, where, details=answer.last_lines)

@@ -13,6 +13,7 @@ import faulthandler
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import operator
 import os
@@ -20,7 +21,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from types import ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 _READS = frozenset({"open", "sqlite3.connect", "ctypes.dlopen"})
@@ -281,6 +282,18 @@ def _text_or_type(value: Any) -> Any:
     return plain(value) if isinstance(value, (str, bytes, Mapping)) else {"": type(value).__name__}
 
 
+def _can_return_a_mapping(function: Any) -> bool:
+    """Return whether a function returns a value that is not a constant such as None."""
+    import dis  # lazy import: only for a producer that has no function of the requested name
+
+    if not isinstance(function, FunctionType):
+        return False
+    names = [step.opname for step in dis.get_instructions(function)]
+    return any(
+        name == "RETURN_VALUE" and before != "LOAD_CONST" for before, name in itertools.pairwise(names)
+    )
+
+
 def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
     """Return what the requested function returns, or how the function failed. Afterwards, *watch* is off."""
     function = None
@@ -295,7 +308,9 @@ def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
             }
             classes = {name for name, each in own.items() if isinstance(each, type)}
             return {
-                "absent": [name for name, each in own.items() if callable(each) and name not in classes],
+                "absent": [
+                    name for name, each in own.items() if name != "main" and _can_return_a_mapping(each)
+                ],
                 "classes": [name for name in own if name in classes and hasattr(own[name], request["call"])],
                 "value": type(function).__name__ if request["call"] in vars(module) else None,
             }

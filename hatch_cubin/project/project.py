@@ -369,6 +369,8 @@ def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Probl
         if other is not None:
             what = f"{by} returns a source with this name, but {other} already has this name"
             hint = "two tables name this function: delete one" if other == by else "rename one of them"
+            if is_file:
+                hint = f"delete the file if {by} wrote it earlier; otherwise rename the file"
             yield problem("produced-name-taken", what, Location(source.path), hint)
 
 
@@ -391,12 +393,10 @@ def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
         kept, _unmatched = files.find(config.sources, [path])
         if kept == every:
             what, where = f"exclude: {path!r} matches no source", config.place.of("exclude", index)
-            is_folder = project.tree.disk_path(path).is_dir()
-            hint = (
-                f'the path is a folder: write "{path}/**" for the files in it'
-                if is_folder
-                else guess(path, every)
-            )
+            globs = (f"{path}/**", f"**/{path}")
+            matching = (glob for glob in globs if files.find(config.sources, [glob])[0] != every)
+            glob = next(matching, None)
+            hint = f'write "{glob}" in place of this path' if glob else guess(path, every)
             project.warn(str(problem("exclude-matches-nothing", what, where, hint)))
 
 

@@ -18,6 +18,7 @@ PRODUCER = Producer(
     "demo.gen",
     [("demo", "demo")],
 )
+EXAMPLE = 'return {"axpy.cu": text}'
 
 
 def problems(
@@ -109,13 +110,21 @@ def test_a_folder_without_files_cannot_be_declared() -> None:
             "no-such-function",
             'write in the producer table: call = "texts"',
         ),
-        ({"absent": ["a", "b"], "classes": [], "value": "dict"}, "no-such-function", None),
+        (
+            {"absent": ["a", "b"], "classes": [], "value": "dict"},
+            "no-such-function",
+            f"define a function that returns the texts: def sources(): {EXAMPLE}",
+        ),
         (
             {"absent": [], "classes": ["G"], "value": None},
             "no-such-function",
             "define a function: def sources(): return G().sources()",
         ),
-        ({"other": "list"}, "producer-returns-no-mapping", None),
+        (
+            {"other": "NoneType"},
+            "producer-returns-no-mapping",
+            f"write {EXAMPLE!r}: a build does not use texts that the function writes or prints",
+        ),
         ({}, "producer-crashed", None),
         ({"sources": []}, "producer-returns-nothing", None),
     ],

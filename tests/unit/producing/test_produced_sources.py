@@ -65,6 +65,7 @@ def test_a_name_can_be_taken_only_once(tmp_path: Path) -> None:
     files = {"one.cu": "x"}
     error = refusal(SourceError, paths, producer_project(tmp_path / "other", files=files))
     assert found(error) == [("produced-name-taken", "demo/one.cu")]
+    assert "delete the file if demo/gen.py:sources wrote it" in str(error)
 
 
 MODULE = '[[tool.hatch.build.hooks.cubin.module]]\nname = "m"\nmode = "lto"\nsources = ["demo/*.cu", "{}"]\n'
