@@ -302,7 +302,7 @@ def attempt(
                 from ..compiling.packing import pack  # lazy import: needed only with the key `pack`
 
                 results.packed = pack(project, _shipped(plan), results.done, cache, plan.recall)
-        report(project, results, seconds)
+        report(project, plan.jobs, results, seconds)
     return results
 
 

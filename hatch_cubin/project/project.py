@@ -391,13 +391,17 @@ def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
         kept, _unmatched = files.find(config.sources, [path])
         if kept == every:
             what, where = f"exclude: {path!r} matches no source", config.place.of("exclude", index)
-            is_folder = project.tree.disk_path(path).is_dir()
-            hint = (
-                f'the path is a folder: write "{path}/**" for the files in it'
-                if is_folder
-                else guess(path, every)
-            )
+            hint = _why_excludes_nothing(project.tree.disk_path(path), path)
             project.warn(str(problem("exclude-matches-nothing", what, where, hint)))
+
+
+def _why_excludes_nothing(on_disk: Path, path: str) -> str:
+    # The hint must not name a similar source: without this source, the wheel would lack its kernels.
+    if on_disk.is_dir():
+        return f'the path is a folder: write "{path}/**" for the files in it'
+    if on_disk.is_file():
+        return "headers and other files that are not sources need no 'exclude': remove the path"
+    return "'hatch-cubin plan' lists the sources"
 
 
 def _warn_of_capitals(project: Project, files: ProjectFiles) -> None:
