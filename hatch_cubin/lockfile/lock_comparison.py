@@ -228,7 +228,7 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
         if locked is None:
             yield f"{module.full_name} is new"
         elif str(unit.arch) not in locked["units"]:
-            yield f"{unit.name} is new"
+            yield f"{unit.name} is not in the lock"
         elif module not in seen:
             seen.add(module)
             before = {name: value for name, value in locked.items() if name not in _RESULT_FIELDS}
@@ -314,7 +314,8 @@ def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
     sources = {job.unit.module.source.path: job.unit.module.source for job in jobs}
     return tuple(
         f"{path}: {source.produced.producer} has returned a different text for the same inputs: an installed "
-        "package has changed, or the function does not always return the same text"
+        "package has changed, or the function does not always return the same text (then a new lock does not "
+        "help: change the function)"
         for path, source in sources.items()
         if source.produced and source.sha256 not in locked
     )

@@ -150,7 +150,11 @@ def _spills(facts: BundleFacts) -> Iterator[SpillingKernel]:
 
 def _unserved_problems(bundle: Bundle, checked: BundleCheck, excepted: Sequence[str]) -> Iterator[Problem]:
     if not checked["kernels"]:
-        hint = "run 'hatch-cubin plan' in the wheel's project to see which kernels a build compiles"
+        hint = (
+            "build the wheel without HATCH_CUBIN_SKIP, which was set in the build"
+            if manifest_of(bundle).skipped
+            else "run 'hatch-cubin plan' in the wheel's project to see which kernels a build compiles"
+        )
         yield problem("no-kernels", "does not contain any kernel", Location(bundle.where), hint)
     total = len(checked["kernels"])
     for left in _without_excepted(excepted, unserved_kernels(checked["kernels"])):
