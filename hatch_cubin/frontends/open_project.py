@@ -88,7 +88,7 @@ def require_compiler(project: Project) -> None:
 
 
 def _needing(project: Project, missing: list[str]) -> tuple[Location | None, str]:
-    """Return the place of the setting that needs the *missing* packages, and words for this setting."""
+    """Return the location of the setting that needs the *missing* packages, and a name for the setting."""
     from ..toolkit import requirements
 
     config, variables = project.config, project.config.replaced
@@ -264,7 +264,7 @@ def _declares_packages(backend: str) -> bool:
 
 
 def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the package that the key `package-dir` names, with its folder; None without this key."""
+    """Return the package in the folder `package-dir`, with this folder; None without this setting."""
     if (folder := values.get("package_dir")) is None:
         return None
     from ..project.source_roots import ProjectTree
