@@ -218,7 +218,7 @@ def _chosen_plan(
     )
     if changes:
         command = None if texts else locked_build.install_command(project)
-        locked_build.refuse_if_locked(project, changes, command or lock_format.HINT)
+        locked_build.refuse_if_locked(project, changes, command)
         locked_build.report_stale(project, changes)
     return plan._replace(
         jobs=tuple(lock_comparison.with_locked_results(verdict.lock, plan.jobs)), lock=verdict.lock

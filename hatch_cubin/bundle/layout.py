@@ -251,9 +251,9 @@ def describe_editable(
     rebuild: RebuildCommand,
     found_at: str | None = None,
 ) -> dict[str, bytes]:
-    """Return the files with which the loader of an editable install notices edits of *inputs*.
+    """Return the file of an editable install that lists the files to watch and the build command.
 
-    *found_at*: the path of the project that the loader uses. The default is a path relative to the bundle's
+    *found_at* is the project's path, as the loader uses it. The default is a path relative to the bundle's
     *folder*.
     """
     table = inputs.table
@@ -277,7 +277,7 @@ def describe_editable(
 
 
 def _stamp(path: Path) -> list[int | str | None]:
-    """Return the size, two time stamps and the digest of a file."""
+    """Return the size, two time stamps and the digest of a file, by which edits are noticed."""
     status = os.stat(path)
     # If a file was changed a moment ago, another change may give it the same time stamp. The time stamp of a
     # file that was changed a moment ago is left out, and the loader compares the file's content.
@@ -335,7 +335,9 @@ def _is_users_module(path: Path) -> bool:
 
 
 def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None) -> None:
-    """Make *folder* contain exactly *files*. A file that is already correct keeps its time stamp.
+    """Write *files* into *folder*, and remove all other files from the folder.
+
+    A file that is already correct keeps its time stamp.
 
     Builds that write to the same folder at the same time wait for each other. All files are first written
     under temporary names, and then moved to their final paths, the manifest last. A loader that finds a new

@@ -194,7 +194,10 @@ def is_of_call(module: str) -> bool:
 
 
 class ManifestParts(NamedTuple):
-    """The values of a manifest, from which the method `write` makes a changed manifest."""
+    """The parsed values of a manifest.
+
+    The method `write` makes a manifest from changed values.
+    """
 
     header: Mapping[str, Any]
     kernels: Mapping[str, Sequence[str]]
@@ -203,7 +206,10 @@ class ManifestParts(NamedTuple):
     def write(
         self, header: Mapping[str, Any], change: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
     ) -> bytes:
-        """Return the bytes of the manifest with a new *header*. The function *change* changes each entry."""
+        """Return the bytes of the manifest with a new *header*.
+
+        For each compiled file, *change* receives the manifest's entry, and returns the entry to write.
+        """
         lines = (
             module_line(name, {**line, "entries": [change(name, entry) for entry in line["entries"]]})
             for name, line in self.modules.items()
@@ -212,7 +218,10 @@ class ManifestParts(NamedTuple):
 
 
 def split_manifest(data: bytes) -> ManifestParts:
-    """Parse a valid manifest. The method `write` of the result makes a changed manifest."""
+    """Parse a valid manifest.
+
+    Parse a manifest, so that the method `write` of the result can write a changed manifest.
+    """
     fields = json.loads(data)
     modules = {
         name: {key: value for key, value in line.items() if key != "check"}

@@ -37,7 +37,7 @@ def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit, headers: Mappi
 
 
 def write_bill(bundle: Component, parts: Iterable[Component]) -> bytes:
-    """Return a bill of materials in which a bundle depends on the components *parts*."""
+    """Return the bytes of a bill of materials: the bundle, and the components *parts* that it depends on."""
     named = {part["bom-ref"]: part for part in parts}
     body: dict[str, Any] = {
         "bomFormat": "CycloneDX",

@@ -83,7 +83,7 @@ def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[st
 def _functions(naming: str, *, many: bool) -> str:
     """Return the declarations of the loader's functions that accept the name of a kernel or module.
 
-    *many*: whether the bundle has many names. For many names, mypy gets special declarations, so that
+    *many* is true if the bundle has many names. For many names, mypy gets special declarations, so that
     messages of mypy stay short.
     """
     if not many:

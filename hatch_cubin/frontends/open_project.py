@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..common.distribution_names import comparable_name
-from ..common.environment import SIGNING_KEY
+from ..common.environment import REMOTE, SIGNING_KEY
 from ..config import known_names, reader, table_location
 from ..config.known_names import WRAPPER
 from ..errors import PREFIX, BundleError, ConfigError, Location, Problem, ToolchainError, problem
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _OWN_SECTION = re.compile(r"^\[(?:tool[.:])?(?:hatch[-_])?cubins?\b", re.MULTILINE)
 _LOADER_PYTHON = 10  # the loader in a wheel needs Python 3.10 or later
 _LOWEST_PYTHON = re.compile(r"(?:>=?|~=)\s*3\.(\d+)")
+_PYTHON_REQUIRES = re.compile(r"^python_requires\s*=\s*(.*)", re.MULTILINE)
 _NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # folders that wheels do not contain
 
 
@@ -70,31 +71,44 @@ def require_compiler(project: Project) -> None:
         return
     from ..lockfile import locked_build
 
-    place: Location | None = project.config.place.of("toolkit")
-    release = project.config.toolkit
-    if "toolkit" in project.config.replaced:
-        place = None
-    needs = f"a build with CUDA {release}" if release not in {None, "system"} else "a build"
-    if place is None:
-        needs = f"HATCH_CUBIN_TOOLKIT={release}: {needs}"
-    if {*missing} <= {*project.config.header_packages}:
-        place, needs = project.config.place.of("header-packages"), "'header-packages'"
-    elif missing == [requirements.SIGNATURES]:
-        place, needs = project.config.place.of("trusted-keys"), "signing"
-        if not project.config.trusted_keys:
-            place, needs = None, f"{SIGNING_KEY}: signing"
-    # only an environment variable can select a cluster, never pyproject.toml
-    elif missing == [requirements.CLUSTERS]:
-        place, needs = None, project.as_written("HATCH_CUBIN_EXECUTOR")
+    place, needs = _needing(project, missing)
     shown = ", ".join(map(installed_wheels.shown, missing))
     what = f"{needs} needs packages that are not installed here: {shown}"
     here = ", ".join(installed_wheels.compiler()) or "no part of a compiler"
-    # The command lists all packages, because the versions of the packages must match each other.
-    usual = requirements.install_command(project.config, project.environ)
-    hint = locked_build.install_command(project) or usual
+    if {*missing} <= {requirements.SIGNATURES, requirements.CLUSTERS, requirements.BUCKETS}:
+        import shlex
+
+        hint = f"pip install {shlex.join(missing)}"
+    else:
+        # The command lists all packages, because the versions of the packages must match each other.
+        usual = requirements.install_command(project.config, project.environ)
+        hint = locked_build.install_command(project) or usual
     raise ToolchainError(
         problem("requirement-not-installed", what, place, hint, (f"installed here: {here}",))
     )
+
+
+def _needing(project: Project, missing: list[str]) -> tuple[Location | None, str]:
+    """Return the place of the setting that needs the *missing* packages, and words for this setting."""
+    from ..toolkit import requirements
+
+    config, variables = project.config, project.config.replaced
+    if {*missing} <= {*config.header_packages}:
+        return config.place.of("header-packages"), "'header-packages'"
+    if missing == [requirements.SIGNATURES]:
+        in_table = bool(config.trusted_keys)
+        return (config.place.of("trusted-keys"), "signing") if in_table else (None, f"{SIGNING_KEY}: signing")
+    # only an environment variable can select a cluster, never pyproject.toml
+    if missing == [requirements.CLUSTERS]:
+        return None, project.as_written("HATCH_CUBIN_EXECUTOR")
+    if missing == [requirements.BUCKETS]:
+        in_table = "remote_cache" not in variables
+        return (config.place.of("remote-cache"), "'remote-cache'") if in_table else (None, REMOTE)
+    release = config.toolkit
+    needs = f"a build with CUDA {release}" if release not in {None, "system"} else "a build"
+    if "toolkit" in variables:
+        return None, f"HATCH_CUBIN_TOOLKIT={release}: {needs}"
+    return config.place.of("toolkit"), needs
 
 
 def check_build(project: Project) -> None:
@@ -135,22 +149,32 @@ def build_warnings(project: Project) -> Iterator[Problem]:
 def _older_pythons(root: Path) -> Iterator[Problem]:
     """Yield a warning if the project allows a version of Python that is too old for the loader."""
     pyproject, _backend = table_location.read_project(root)
-    allowed = str(table_location.inside(pyproject, "project").get("requires-python", ""))
+    in_setup_cfg = _PYTHON_REQUIRES.search(_setup_cfg(root))
+    if in_setup_cfg and "project" not in pyproject:
+        key, quote, allowed, where = "python_requires", "", in_setup_cfg[1], Location("setup.cfg")
+    else:
+        key, quote = "requires-python", '"'
+        allowed = str(table_location.inside(pyproject, "project").get(key, ""))
+        where = table_location.place_of(root, ("project",)).of(key)
     lowest = max(map(int, _LOWEST_PYTHON.findall(allowed)), default=_LOADER_PYTHON)
     if lowest < _LOADER_PYTHON:
-        where = table_location.place_of(root, ("project",)).of("requires-python")
-        what = f"requires-python allows Python 3.{lowest}, but the loader needs Python 3.{_LOADER_PYTHON}"
+        what = f"{key} allows Python 3.{lowest}, but the loader needs Python 3.{_LOADER_PYTHON}"
         right = _LOWEST_PYTHON.sub(f">=3.{_LOADER_PYTHON}", allowed)
-        yield problem("python-too-old", what, where, f'requires-python = "{right}"')
+        yield problem("python-too-old", what, where, f"{key} = {quote}{right}{quote}")
+
+
+def _setup_cfg(root: Path) -> str:
+    path = root / "setup.cfg"
+    return path.read_text("utf-8", "replace") if path.is_file() else ""
 
 
 def _in_setup_cfg(project: Project) -> Iterator[Problem]:
     """Yield a warning if setup.cfg contains settings for hatch-cubin, because no build reads them."""
-    path, place = project.root / "setup.cfg", project.config.place
-    if path.is_file() and _OWN_SECTION.search(path.read_text("utf-8", "replace")):
+    place = project.config.place
+    if _OWN_SECTION.search(_setup_cfg(project.root)):
         what = "has settings of hatch-cubin, but no build reads them in this file"
         hint = f"move the settings to {place} in {place.file}"
-        yield problem("table-in-wrong-place", what, Location(path.name), hint)
+        yield problem("table-in-wrong-place", what, Location("setup.cfg"), hint)
 
 
 def _installed_late(root: Path) -> Iterator[Problem]:

@@ -309,8 +309,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "e537c7202cde43e9d484bdf43a573b34fcb1a7bcc8531007952d7a508a85c299",
-    "_split": "04a0b739f2bbd6cc5b361300206cb1a983ee52d4acf20972f5562a1593e5054f",
+    "_packs": "272dad2521b091543af8030379c42252d87e043e19a25d5a40b92d79876ca06b",
+    "_split": "d489e51d8dba5f6f8f74b359a0688ba5c3681ba704ad9a62beb61c526e3d9252",
 }
 
 
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "910ff492c7a330a9"
+__build__ = "ca9c810bc0a6d509"

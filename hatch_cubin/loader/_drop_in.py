@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "910ff492c7a330a9"
+__build__ = "ca9c810bc0a6d509"

@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "910ff492c7a330a9"
+__build__ = "ca9c810bc0a6d509"

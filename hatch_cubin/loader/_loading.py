@@ -358,7 +358,7 @@ def _driver_version() -> int:
 def _start_driver(pid: int) -> int:
     driver = _driver_library()
     if driver is None:
-        raise _unavailable("there is no CUDA driver here; without one, find() and read() need cc=")
+        raise _unavailable("there is no CUDA driver; kernels need one, find() and read() need cc=")
     ctypes = _import("ctypes")
     count, version = ctypes.c_int(), ctypes.c_int()
     _drivers.setdefault(pid, 0)
@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "910ff492c7a330a9"
+__build__ = "ca9c810bc0a6d509"

@@ -88,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "910ff492c7a330a9"
+__build__ = "ca9c810bc0a6d509"

@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "910ff492c7a330a9"
+__build__ = "ca9c810bc0a6d509"
 
 _drop_in.refuse_other_version(__build__, __file__)

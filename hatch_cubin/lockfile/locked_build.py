@@ -70,11 +70,21 @@ def evaluate(
     return LockVerdict(lock, plan, None if missing else results, remote, missing, faults)
 
 
-def refuse_if_locked(project: Project, changes: Sequence[str], hint: str = lock_format.HINT) -> None:
+def refuse_if_locked(project: Project, changes: Sequence[str], hint: str | None = None) -> None:
     """Raise LockError if the lock file is outdated and the user requires a build with the lock file."""
     if changes and project.is_switched_on(lock_format.SWITCH):
         what = f"is stale, and {project.as_written(lock_format.SWITCH)} is set"
-        raise LockError(problem("lock-stale", what, Location(lock_format.NAME), hint, (*changes,)))
+        where = Location(lock_format.NAME)
+        raise LockError(problem("lock-stale", what, where, hint or _stale_hint(project), (*changes,)))
+
+
+def _stale_hint(project: Project) -> str:
+    """Return how to make a stale lock match: a variable or option may be the only difference."""
+    setters = [setter for key, setter in project.config.replaced.items() if key in {"archs", "toolkit"}]
+    if not setters:
+        return lock_format.HINT
+    without = f"build without {' and '.join(setters)}, because the lock is for the table"
+    return f"{without}; if the lock is still stale, {lock_format.HINT}"
 
 
 @contextlib.contextmanager
@@ -122,7 +132,7 @@ def install_command(project: Project) -> str | None:
 def report_stale(project: Project, changes: Sequence[str]) -> None:
     """Print that the lock file is outdated and why; the build continues without the lock file."""
     more = f", and {len(changes) - 1} more" * (len(changes) > 1)
-    project.inform(f"{lock_format.NAME} is stale ({changes[0]}{more}): {lock_format.HINT}")
+    project.inform(f"{lock_format.NAME} is stale ({changes[0]}{more}): {_stale_hint(project)}")
 
 
 def _results(

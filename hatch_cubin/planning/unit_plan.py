@@ -9,7 +9,7 @@ import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -30,6 +30,9 @@ _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECAS
 TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
+# The fields of [[source]] tables that cannot change the text, the macros and the options of a library's call.
+_HARMLESS_TO_CALLS = {"path", "name", "archs", "include_dirs", "instantiate", "front", "call_options"}
+_NOT_SELECTED = "the file exists, but is not a source: add it to 'sources', or remove it from 'exclude'"
 _IS_PTX, _IS_TILE_IR = operator.attrgetter("is_ptx"), operator.attrgetter("is_tile_ir")
 _NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
 
@@ -220,7 +223,7 @@ def plan_modules(
             "pattern-matches-nothing",
             f"path {rule.path!r} does not match any source",
             config.place.of("source", index, "path"),
-            _suggested_path(rule.path, paths),
+            _NOT_SELECTED if config.place.is_file(rule.path) else _suggested_path(rule.path, paths),
         )
         for index, rule in enumerate(config.source)
         if is_complete and index not in matched
@@ -448,7 +451,6 @@ def _module_of_call(
 
 def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
     """Raise ConfigError if a [[source]] table would change a library's call, or if the source is PTX."""
-    own = config.source
     problems = [
         problem(
             "setting-changes-call",
@@ -456,10 +458,9 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
             config.place.of("source", index, key),
             f"change 'path' of this table so that it does not match sources with 'as', such as {source.path}",
         )
-        for index, rule in enumerate(own)
+        for index, rule in enumerate(config.source)
         if not rule.front and any(rule is each for each in rules)
-        for key in ("define", "options", "variants")
-        if getattr(rule, key)
+        for key in _keys_that_change_calls(rule)
     ]
     if source.variant or source.arch:
         what = "the name of a source with 'as' cannot contain a variant or an arch"
@@ -477,6 +478,16 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
         )
     if problems:
         raise ConfigError(*problems)
+
+
+def _keys_that_change_calls(rule: SourceRule) -> list[str]:
+    """Return those keys of a [[source]] table that would change the machine code of a library's call."""
+    names = {
+        "define" if each.name == "undefined" else each.name
+        for each in fields(rule)
+        if each.name not in _HARMLESS_TO_CALLS and getattr(rule, each.name)
+    }
+    return [name.replace("_", "-") for name in sorted(names)]
 
 
 def module_name_from(pattern: str, path: str) -> str:

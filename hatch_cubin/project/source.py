@@ -185,8 +185,8 @@ def decode_source(data: bytes, where: Location) -> tuple[str, str]:
         what = "contains a NUL byte, at which the compiler would stop reading without an error"
         # In UTF-16, every second byte of ASCII text is a NUL byte.
         is_wide = data.count(0) * 3 > len(data)
-        hint = "the file is probably UTF-16: save it as UTF-8" if is_wide else None
-        raise SourceError(problem("nul-byte-in-source", what, where, hint))
+        save = "the file is probably UTF-16: save it as UTF-8" if is_wide else None
+        raise SourceError(problem("nul-byte-in-source", what, where, save))
     try:
         text, encoding = data.decode("utf-8-sig"), "utf-8"
     except UnicodeDecodeError:

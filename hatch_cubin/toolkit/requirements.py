@@ -47,6 +47,7 @@ _PYTHON = {"12": "cuda-python>=12.8,<13", "13": "cuda-python==13.*"}
 SIGNATURES = "cryptography>=42"
 _NVRTC_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
 CLUSTERS = "distributed>=2025.4"
+BUCKETS = "obstore>=0.11,<1"
 device_runtime = nvidia_wheels.device_runtime
 
 
@@ -97,9 +98,7 @@ def of_clusters(config: Config) -> list[str]:
 
 def store_requirements(config: Config) -> list[str]:
     """Return the requirements of a build with a shared store; an HTTP store does not require any."""
-    return (
-        [] if config.remote_cache is None or config.remote_cache.startswith("http") else ["obstore>=0.11,<1"]
-    )
+    return [] if config.remote_cache is None or config.remote_cache.startswith("http") else [BUCKETS]
 
 
 def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:

@@ -214,8 +214,8 @@ def test_workers_that_lack_something_are_told_with_what_to_install(
         assert sorted(problem.details) == sorted(
             [
                 (
-                    f"worker {lacking[0]}: the worker does not have hatch-cubin, "
-                    f"but this build has {__version__}"
+                    f"worker {lacking[0]}: hatch-cubin is not installed on the worker; "
+                    f"this build uses {__version__}"
                 ),
                 f"worker {lacking[1]}: cannot import cuda.core and cuda.bindings: No module named 'cuda'",
             ]

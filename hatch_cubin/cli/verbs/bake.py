@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> Answer:
     plan = pipeline.choose_plan(project, require_compiler, in_part=True, followed=bool(args.shard))
     facts: Mapping[str, Any] = {}
     if args.only:
-        plan = _chosen(plan, args.only)
+        plan = _chosen(plan, [_in_project(project, glob) for glob in args.only])
     if args.shard:
         jobs, facts = sharding.share(project, plan.jobs, plan.toolkit, args.shard, args.weights or ())
         plan = plan._replace(jobs=jobs)
@@ -161,6 +161,13 @@ def _shard(text: str) -> Shard:
     from ...building.sharding import Shard
 
     return _checked(Shard.parse, text)
+
+
+def _in_project(project: Project, glob: str) -> str:
+    """Return a glob relative to the project's folder, if the user has written an absolute path or './'."""
+    if glob.startswith("./") or os.path.isabs(glob):
+        return os.path.relpath(project.root / glob, project.root).replace(os.sep, "/")
+    return glob
 
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:

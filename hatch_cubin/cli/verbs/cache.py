@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,6 @@ _HINTS = {
     "foreign": None,  # the user may need this file
 }
 _ELSEWHERE = "set another folder with HATCH_CUBIN_CACHE_DIR or cache-dir"
-_MERGED = "name a cache folder: 'hatch-cubin cache dir' prints it on the other machine"
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -143,7 +143,7 @@ def _merge(args: argparse.Namespace) -> Answer:
     folder, others = _folder(args), [Path(each) for each in args.folders]
     obstacles = {str(other): merging.why_not_mergeable(folder, other) for other in others}
     if problems := [
-        problem("cache-not-mergeable", what, Location(name), _MERGED)
+        problem("cache-not-mergeable", what, Location(name), _mergeable_hint(Path(name)))
         for name, what in obstacles.items()
         if what
     ]:
@@ -158,6 +158,13 @@ def _merge(args: argparse.Namespace) -> Answer:
         ],
     }
     return Answer(facts, [str(folder), *(line for item in merged.items() for line in _merged(*item))])
+
+
+def _mergeable_hint(folder: Path) -> str:
+    inner = [str(path.parent) for pattern in ("*/entries", "*/*/entries") for path in folder.glob(pattern)]
+    if inner:
+        return f"name the cache folders in this folder: {shlex.join(sorted(inner))}"
+    return "name a copy of the folder that 'hatch-cubin cache dir' prints on the other machine"
 
 
 def _merged(name: str, merged: MergeResult) -> Iterator[str]:

@@ -31,13 +31,13 @@ from ..verb_base import (
 )
 
 if TYPE_CHECKING:
+    from ...building.pipeline import Plan
     from ...common.arch_names import Arch
     from ...explaining.arch_choice import ArchRequest, GpuChoice
     from ...explaining.miss_reasons import UnitLookup
     from ...keys.jobs import Job
     from ...project.source import Source
     from ...project.source_roots import ProjectTree
-    from ...toolkit.toolkit import Toolkit
 
 _SHOWN = 8  # The most items of a list that are printed without -v.
 
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> Answer:
         arch = {"arch": str(args.arch), "built": built, "why": why}
     if args.gpu is not None:
         _built, absent = arch_choice.explain_arch(arch_names.Arch(args.gpu), source, toolchain, specs)
-        gpu = _gpu(args, units, kernel, plan.toolkit, absent)
+        gpu = _gpu(args, units, kernel, plan, absent)
     units = [unit for unit in units if args.arch in {None, unit.job.unit.arch}]
     facts = {
         "source": source.path,
@@ -184,7 +184,7 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectT
 
 
 def _gpu(
-    args: argparse.Namespace, units: Sequence[UnitLookup], kernel: str | None, toolkit: Toolkit, absent: str
+    args: argparse.Namespace, units: Sequence[UnitLookup], kernel: str | None, plan: Plan, absent: str
 ) -> dict[str, Any]:
     """Return which code of each module the GPU in *args* would load, for *kernel* or for any kernel.
 
@@ -193,14 +193,14 @@ def _gpu(
     from ...explaining import arch_choice
 
     cc, driver = args.gpu, args.driver
-    major, minor = toolkit.version
+    major, minor = plan.toolkit.version
     newest = major * 1000 + minor * 10
     modules: dict[str, list[UnitLookup]] = {}
     for unit in units:
         modules.setdefault(unit.module, []).append(unit)
 
     def choice(units: Iterable[UnitLookup]) -> GpuChoice:
-        entries = [(unit.arch, _needed_driver(unit, toolkit.major)) for unit in units]
+        entries = [(unit.arch, _needed_driver(unit, plan.toolkit.major)) for unit in units]
         return arch_choice.choose_for_gpu(cc, driver, entries, newest)
 
     facts = []

@@ -52,6 +52,10 @@ _MESSAGES = {
         "vector types such as float4 have no operators: calculate with their members, or define the operators"
     ),
     r"\n.*\*\s*(?:const\s+)?restrict\b": "C++ does not have the keyword restrict: write __restrict__",
+    r"\n.*\b__kernel__\b": "CUDA C++ marks a kernel with __global__, not with __kernel__",
+    r"attributes are not permitted in a function definition.*\n.*\)\s*__\w+__\b": (
+        "write marks such as __launch_bounds__ before the kernel's name"
+    ),
     r"\n.*\bextern\s+C\b": 'write extern "C", with quotes',
 }
 _ENTRY = re.compile(r"Entry function '([^']+)'")
@@ -110,7 +114,7 @@ def _about_syntax(error: Diagnostic) -> str | None:
 
 
 def _standard(error: Diagnostic, failed: FailedCompile) -> str | None:
-    """Return the C++ standard that the code in an error needs; None if the configured one is enough."""
+    """Return the C++ standard that the code in an error needs; None if the project already uses it."""
     if match := _LATER.search(error.text):
         return match[1] or match[2]
     code, mark = (*error.context[:2], "", "")[:2]

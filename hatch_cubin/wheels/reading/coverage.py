@@ -30,7 +30,10 @@ class ShippedUnit(NamedTuple):
 
 
 class ServedGpu(TypedDict):
-    """The code that a GPU loads for a kernel. *arch* is None if the kernel cannot run on the GPU."""
+    """The code that a GPU loads for a kernel.
+
+    The field *arch* is None if the kernel cannot run on the GPU.
+    """
 
     gpu: str
     arch: str | None
@@ -153,7 +156,7 @@ def unserved_kernels(covers: Iterable[KernelCover]) -> list[AffectedKernels]:
 
 
 def ptx_only_kernels(covers: Sequence[KernelCover]) -> list[AffectedKernels]:
-    """Return the kernels that have only PTX for a GPU, while other kernels have machine code for it."""
+    """Return the kernels that have only PTX for a GPU for which other kernels have machine code."""
     counts = count_by_gpu(covers)
     usual = {count["gpu"] for count in counts if count["cubin"]}
     return _group_by_gpus(

@@ -277,7 +277,7 @@ def test_a_poisoned_text_does_not_pass_a_rebuild(tmp_path: Path, command: Comman
         before = kept.read_bytes()
         ended, _out, err = command("verify", folder, "--rebuild", "--project", project.root)
         assert (ended, codes(err)) == (code, found_codes)
-        assert ("a producer has returned another text" in err) is bool(code)
+        assert ("a producer has returned a different text" in err) is bool(code)
         assert kept.read_bytes() == before
 
 

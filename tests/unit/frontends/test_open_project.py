@@ -249,6 +249,30 @@ def test_a_python_that_is_too_old_for_the_loader_is_warned_of(
     assert said == ([] if lowest is None else [f"{what} [python-too-old]\n{hint}"])
 
 
+@pytest.mark.parametrize(
+    ("written", "project", "expected"),
+    [
+        ("python_requires = >=3.8", "", ["setup.cfg"]),
+        ("python_requires =\n    >=3.8,<4", "", ["setup.cfg"]),
+        ("python_requires = >=3.10", "", []),
+        (
+            "python_requires = >=3.8",
+            '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.10"\n',
+            [],
+        ),
+    ],
+)
+def test_a_python_in_setup_cfg_that_is_too_old_is_warned_of_if_setuptools_reads_it(
+    tmp_path: Path, written: str, project: str, expected: list[str]
+) -> None:
+    text = ASKS.format("setuptools", "setuptools.build_meta") + 'package = "a"\n' + project
+    files = {"pyproject.toml": text, "src/a/__init__.py": "", "src/a/k.cu": ""}
+    write_tree(tmp_path, {**files, "setup.cfg": f"[metadata]\nname = demo\n[options]\n{written}\n"})
+    told = [each for each in door.build_warnings(_opened(tmp_path)) if each.code == "python-too-old"]
+    assert [str(each.where) for each in told] == expected
+    assert [str(each.hint).partition(",")[0] for each in told] == ["python_requires = >=3.10"] * len(expected)
+
+
 @pytest.mark.parametrize("section", ["hatch-cubin", "tool:hatch-cubin", "tool.hatch_cubin", "cubin"])
 def test_settings_in_setup_cfg_are_warned_of(tmp_path: Path, section: str) -> None:
     files = {"pyproject.toml": pyproject('package = "a"\n') + BOTH, "src/a/__init__.py": "", "src/a/k.cu": ""}
@@ -421,7 +445,7 @@ def test_what_checks_signatures_is_no_compiler_either(
 ) -> None:
     key = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
     missing = _refused(tmp_path, monkeypatch, WHEELS, f'toolkit = "13.0"\ntrusted-keys = ["{key}"]')
-    values = (f"{COMMAND} 'cryptography>=42'", "signing ", " cryptography >=42")
+    values = ("pip install 'cryptography>=42'", "signing ", " cryptography >=42")
     assert missing == Coded("requirement-not-installed", "pyproject.toml:5", *values)
 
 
@@ -435,8 +459,20 @@ def test_the_variable_with_the_key_is_named_where_no_table_asks_for_signatures(
 
 def test_neither_is_what_speaks_to_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = _refused(tmp_path, monkeypatch, WHEELS, HATCH_CUBIN_EXECUTOR="dask://head:8786")
-    values = (f"{COMMAND} 'distributed>=2025.4'", "HATCH_CUBIN_EXECUTOR ", " distributed >=2025.4")
+    values = ("pip install 'distributed>=2025.4'", "HATCH_CUBIN_EXECUTOR ", " distributed >=2025.4")
     assert missing == Coded("requirement-not-installed", "", *values)
+
+
+@pytest.mark.parametrize("place", ["pyproject.toml:5", ""])
+def test_what_speaks_to_a_bucket_is_installed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    table = 'toolkit = "13.0"\nremote-cache = "s3://bucket/x"' if place else 'toolkit = "13.0"'
+    variables = {} if place else {"HATCH_CUBIN_REMOTE": "s3://bucket/x"}
+    missing = _refused(tmp_path, monkeypatch, WHEELS, table, **variables)
+    needs = "'remote-cache' needs" if place else "HATCH_CUBIN_REMOTE needs"
+    values = ("pip install 'obstore>=0.11,<1'", needs)
+    assert missing == Coded("requirement-not-installed", place, *values)
 
 
 def test_a_compiler_that_is_installed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from hatch_cubin.cache import records
 from hatch_cubin.common.arch_names import Arch
 from hatch_cubin.config.config import Config, ModuleRule, SourceRule
 from hatch_cubin.explaining import differences
@@ -365,6 +366,12 @@ def test_the_lock_and_the_list_agree_on_their_fields() -> None:
     assert {field for each in INGREDIENTS for field in each.locked} <= {*lock_format.Lock._fields}
 
 
+def can_be_stored(inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    """Return whether a cache record with these inputs and a lock with these settings can be read again."""
+    possible = {**lock_format._SETTINGS, "source": lock_format._is_path}
+    return records._are_inputs(inputs) and all(possible[name](each) for name, each in settings.items())
+
+
 def fields(*classes: Any) -> list[str]:
     """Return the fields of classes that are in no list of what cannot change a result."""
     named = ((each, getattr(each, "_fields", None)) for each in classes)
@@ -427,6 +434,7 @@ def test_every_field_of_a_module_is_an_ingredient(field: str) -> None:
     unit_inputs, made = (UnitInputs(Unit(each, Arch(90)), toolkit) for each in (module, after))
     assert keys_of(unit_inputs) != keys_of(made)
     assert inputs_of(unit_inputs) != inputs_of(made)
+    assert can_be_stored(inputs_of(made), settings_of(after))
     assert linked_modules._without_names(module) != linked_modules._without_names(after) or name in {
         "source",
         "part_of",
@@ -456,3 +464,4 @@ def test_every_field_of_a_table_is_an_ingredient(field: str, before: State, tmp_
     kinds = [found for tool in (NVRTC, PTXAS, TILEIRAS, NVJITLINK) for found in changed(before, after, tool)]
     assert any(kinds)
     assert stale(before, after)
+    assert all(can_be_stored(job.inputs, settings_of(job.unit.module)) for job in after.jobs)

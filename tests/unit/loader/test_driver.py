@@ -27,7 +27,7 @@ def test_a_library_to_link_against_is_no_driver(tmp_path: Path, names: tuple[str
     )
     available, said = ask(tmp_path, code, make_half_a_driver(tmp_path / "half", *names)).splitlines()
     assert available == "False"
-    assert said.startswith("pkg._cubins: there is no CUDA driver here; ")
+    assert said.startswith("pkg._cubins: there is no CUDA driver; ")
 
 
 OUT_OF_DESCRIPTORS = """
@@ -101,7 +101,7 @@ NO_DRIVER = "cubins._part('_loading')._driver_library = lambda: None\n"
 @pytest.mark.parametrize("call", ["kernel", "module", "find", "read"])
 def test_no_driver_is_unavailable(tmp_path: Path, call: str) -> None:
     code = f"{NO_DRIVER}try: cubins.{call}('k')\nexcept cubins.CubinUnavailableError as exc: print(exc)"
-    assert "there is no CUDA driver here" in ask(tmp_path, code, None)
+    assert "there is no CUDA driver" in ask(tmp_path, code, None)
 
 
 FORK = """\
@@ -236,7 +236,7 @@ def test_a_failing_start_is_tried_again(
 def test_no_driver_library_is_unavailable(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k")))
     cubins._part("_loading")._driver_library = lambda: None
-    with pytest.raises(cubins.CubinUnavailableError, match="there is no CUDA driver here"):
+    with pytest.raises(cubins.CubinUnavailableError, match="there is no CUDA driver"):
         cubins.kernel("k")
     with pytest.raises(cubins.CubinNotFoundError):  # a name is looked up first
         cubins.kernel("typo")

@@ -112,7 +112,7 @@ def test_a_macro_may_have_the_name_of_another_calls_argument(
 ) -> None:
     with pytest.raises(
         cubins.CubinUnavailableError,
-        match="no CUDA driver here; without one, find\\(\\) and read\\(\\) need",
+        match="no CUDA driver; kernels need one, find\\(\\) and read\\(\\) need",
     ):
         getattr(cubins, call)("r", **how)
     assert cubins.find("r", cc=NINE, variant={"cc": 1}).module == "red[cc=1,N=2]"

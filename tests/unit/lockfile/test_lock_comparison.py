@@ -231,11 +231,15 @@ def test_what_changes_a_unit_is_told_and_the_lock_not_believed(
     assert (verdict.plan.changes[0], verdict.plan.jobs, verdict.results) == (change, (), None)
     with pytest.raises(LockError) as caught:
         _evaluated(replace(project, environ={**project.environ, "HATCH_CUBIN_LOCKED": "1"}))
+    without = "".join(
+        f"build without {variable}, because the lock is for the table; if the lock is still stale, "
+        for variable in edit.environ
+    )
     assert str(caught.value) == "\n  ".join(
         (
             "cubin.lock: is stale, and HATCH_CUBIN_LOCKED is set",
             *verdict.plan.changes,
-            "hint: run 'hatch-cubin lock' to write the lock again",
+            f"hint: {without}run 'hatch-cubin lock' to write the lock again",
         )
     )
 

@@ -71,7 +71,8 @@ def test_the_last_call_has_the_options() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", ["define = { N = 4 }", "options = { fma = true }", "variants = { N = [1] }"]
+    "setting",
+    ["define = { N = 4 }", "define = { N = false }", "options = { fma = true }", "variants = { N = [1] }"],
 )
 def test_another_table_cannot_change_a_call(setting: str) -> None:
     options = f"{call('k.cu')}\n{table('*.cu', setting)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ from hatch_cubin.planning.unit_plan import (
     unsupported_arch,
 )
 from hatch_cubin.project.source import Source
-from tests.helpers import TABLE, found, pyproject, read_config, refusal
+from tests.helpers import TABLE, found, make_project, pyproject, read_config, refusal
 
 TOOLCHAIN = Toolchain("NVRTC 13.5.37", (75, 80, 86, 90, 100, 103, 120), families=True)
 RULE = f"[[{'.'.join(TABLE)}.source]]"
@@ -519,3 +520,11 @@ def test_an_option_that_ptxas_does_not_have_is_refused_for_ptx_alone(
     except ConfigError as exc:
         found = [*exc.problems]
     assert [problem.where and problem.where.line for problem in found] == lines
+
+
+def test_a_file_that_is_not_a_source_is_told_so(tmp_path: Path) -> None:
+    config = make_project(tmp_path, {"k.txt": ""}, f"{RULE}\npath = 'demo/k.txt'\n").config
+    config.place.root = str(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        plan_modules(config, cu("demo/k.cu"), expanded(config))
+    assert "but is not a source: " in str(caught.value.problems[0].hint)

@@ -399,6 +399,16 @@ def test_what_others_have_is_copied_and_what_is_there_stays(tmp_path: Path, proj
     assert say("fsck")[1].startswith("2 entries undamaged")
 
 
+def test_the_folder_of_an_artifact_is_told_with_the_caches_in_it(
+    tmp_path: Path, project: Path, command: Command
+) -> None:
+    caches = [tmp_path / "art" / name / "cubins" for name in ("sm_80", "sm_90")]
+    for cache in caches:
+        write(cache, a=b"code")
+    (error,) = command("cache", "merge", str(tmp_path / "art")).errors
+    assert error == Coded("cache-not-mergeable", tmp_path / "art", " ".join(map(str, caches)))
+
+
 def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
     tmp_path: Path, project: Path, command: Command
 ) -> None:
@@ -411,7 +421,7 @@ def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
     errors = command("cache", "merge", *names).errors
     assert errors[0] == (
         f"hatch-cubin: error: {tmp_path}/file: is not a cache folder: it is a file [cache-not-mergeable]\n"
-        "  hint: name a cache folder: 'hatch-cubin cache dir' prints it on the other machine"
+        "  hint: name a copy of the folder that 'hatch-cubin cache dir' prints on the other machine"
     )
     assert errors[1:] == [
         Coded("cache-not-mergeable", tmp_path / "folder", "'entries'"),

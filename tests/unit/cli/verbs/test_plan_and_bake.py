@@ -113,6 +113,11 @@ def test_an_executor_of_an_option_is_told_under_the_name_of_the_option(root: Pat
     assert error.startswith("hatch-cubin: error: --executor: no_such_module:function cannot be imported: ")
 
 
+def test_only_accepts_any_spelling_of_a_path(root: Path, facts: Any) -> None:
+    for path in ("demo/saxpy.cu", "./demo/saxpy.cu", str(root / "demo/saxpy.cu")):
+        assert {unit["module"] for unit in facts("bake", "--only", path)["units"]} == {"saxpy"}
+
+
 def test_only_hits_can_be_required(facts: Any, root: Path, command: Command) -> None:
     facts("bake", "--only", "saxpy")
     values = ("scale for sm_80, sm_90 ", "--require-hits is set", "'hatch-cubin explain demo/scale.cu'")

@@ -184,7 +184,7 @@ def test_variables_of_the_host_are_one_error(tmp_path: Path) -> None:
     assert advise([error(MEMBER)], there)[0].hint == as_device
 
 
-@pytest.mark.parametrize("line", ["__kernel__ void k() {}", "global void k(float *x) {}", 'import "h.cuh"'])
+@pytest.mark.parametrize("line", ["__entry__ void k() {}", "global void k(float *x) {}", 'import "h.cuh"'])
 def test_a_line_that_the_compiler_takes_for_a_variable_has_no_hint(tmp_path: Path, line: str) -> None:
     found = [error(VARIABLE, "demo/a.cu", 1, line), error('expected a ";"', "demo/a.cu", 1, line)]
     assert advise(found, setting(tmp_path)) == found

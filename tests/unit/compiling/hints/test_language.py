@@ -123,6 +123,18 @@ def test_the_option_that_is_named_lets_the_source_compile(
             "C++ does not have the keyword restrict: write __restrict__",
         ),
         (
+            "attributes are not permitted in a function definition",
+            ("__global__ void k(int *x) __launch_bounds__(256) {", "^"),
+            "",
+            "write marks such as __launch_bounds__ before the kernel's name",
+        ),
+        (
+            'type is missing ("int" assumed)',
+            ("__kernel__ void k() {}", "^"),
+            "",
+            "CUDA C++ marks a kernel with __global__, not with __kernel__",
+        ),
+        (
             'type is missing ("int" assumed)',
             ("extern C void k() {}", "       ^"),
             "",
