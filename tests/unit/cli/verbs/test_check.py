@@ -461,6 +461,19 @@ def test_without_a_project_wheels_are_checked_and_a_table_is_missed(
     assert command("check", wheel, "--table").errors == [Coded("not-a-project", "", "elsewhere")]
 
 
+def test_archs_of_the_table_that_no_wheel_has_are_a_warning(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    monkeypatch.setenv("HATCH_CUBIN_ARCHS", "sm_90")
+    in_project(tmp_path, 'archs = ["sm_80", "9.0", "100", "native"]', monkeypatch)
+    answer = check(command, wheel, "--table")
+    assert answer.code == 0
+    assert answer.err[0] == Coded("arch-not-shipped", "pyproject.toml:10", "sm_100, compute_100")
+    in_project(tmp_path, 'archs = ["sm_80", "sm_90"]', monkeypatch)
+    assert check(command, wheel, "--table").err == []
+
+
 def test_a_glob_that_matches_nothing_is_a_warning(tmp_path: Path, command: Command) -> None:
     wheel = wheel_of(tmp_path, {("saxpy", "sm_80"): code("saxpy"), ("scale", "sm_80"): code("scale")})
     answer = check(command, wheel, "--except", "sa*", "--except", "scael", "--except", "x*")
