@@ -56,7 +56,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Decorate a step of a build: a hint with a line for pyproject.toml also names the line's table."""
+    """Decorate a step of a build, so that hints name the table of pyproject.toml to which a line belongs."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -91,8 +91,8 @@ def build(
 
     The bill of materials (SBOM) is one of these files.
 
-    *noted*: whether to record facts about the build for later builds. A build with a temporary cache must not
-    do this, because its facts would replace the facts of other builds.
+    *noted* is true to record facts about the build for later builds. A build with a temporary cache must not
+    record facts, because they would replace the facts of other builds.
     """
     files, _sources = build_with_sources(project, noted=noted, require=require)
     return files
@@ -170,9 +170,9 @@ def choose_plan(
 ) -> Plan:
     """Return the plan of a build: from cubin.lock if it matches the project, or else from the toolkit.
 
-    *require*: a function that is called before the toolkit is used, and that may raise an error with an
-    install command. *hold*: a folder for links to the cached results. *followed*: whether to search for
-    headers with the installed toolkit even if the lock file is used.
+    *require* is a function that is called before the toolkit is used. It may raise an error with an install
+    command. *hold*: a folder for links to the cached results. *followed* is true to search for headers in the
+    installed toolkit even if the lock file is used.
     """
     project.warn_of_variables()
     plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)
@@ -454,7 +454,7 @@ def _described(
 
 
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
-    """Return every file of the project that compiles may read: sources and headers.
+    """Return all files of the project that compiles may read: sources and headers.
 
     *by_name*: leave out the files of producers, and headers that only an include with a computed name can
     reach.

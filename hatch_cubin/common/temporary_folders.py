@@ -104,8 +104,8 @@ def _user() -> int:
 def _answer_endings() -> None:
     """Install signal handlers that remove the temporary folders before a signal ends the process.
 
-    A signal handler that the surrounding Python program has set stays in place. A handler that was set by C
-    code cannot be noticed.
+    A signal handler that the surrounding Python program has set stays in place. Python cannot notice a
+    handler that C code has set.
     """
     with contextlib.suppress(ValueError):  # ValueError: only the main thread may set signal handlers
         for number in _ENDINGS:

@@ -71,7 +71,7 @@ _REASONS = {
 
 
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
-    """Return a dict that maps each spelling of each option to the option's value.
+    """Return a dict from each spelling of each option to the option's value.
 
     *names* maps values to options.
     """

@@ -52,7 +52,7 @@ class OutsideFolder:
         return file_digest(disk.read_file(self._start + relative, tree))
 
     def are_same(self, relative: str, other: str) -> bool:
-        """Return whether the paths *relative* and *other* in this folder lead to the same file."""
+        """Return whether two paths in this folder lead to the same file."""
         return os.path.samefile(self._start + relative, self._start + other)
 
     def content(self, relative: str) -> str | None:
@@ -119,7 +119,7 @@ class ClosureFiles(Mapping[str, str]):
 
 
 class AbsentPaths(AbstractSet[TriedPaths]):
-    """Paths in the project at which a search for an include found no file.
+    """Paths in the project at which a search for an included file did not find a file.
 
     *own* are the paths for includes in the project's files, *others* are the paths for includes in headers
     outside the project.

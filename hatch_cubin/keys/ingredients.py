@@ -81,7 +81,7 @@ class DigestPositions(NamedTuple):
 
     @property
     def tileiras(self) -> int | None:
-        """The position for Tile IR is the position for PTX, because both are assembled from a text."""
+        """Tile IR uses the position for PTX, because both are assembled from a text."""
         return self.ptxas
 
 
@@ -145,7 +145,7 @@ def _source(unit_inputs: UnitInputs) -> str:
 
 
 def _assembled(unit_inputs: UnitInputs) -> str | None:
-    """Return the arch for which PTX from NVRTC is assembled as a check; None for other results.
+    """Return the arch for which ptxas assembles NVRTC's PTX as a check; None for other results.
 
     The arch is an input because earlier versions of hatch-cubin cached PTX that was never assembled.
     """

@@ -35,7 +35,7 @@ class Answer(NamedTuple):
 
 
 def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator[Problem]:
-    """Yield each reason why the answer of a producer's process cannot be used.
+    """Yield a problem for each reason why the answer of a producer's process cannot be used.
 
     *table* is the location of the [[producer]] table.
     """

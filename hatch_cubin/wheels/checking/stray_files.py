@@ -1,4 +1,7 @@
-"""Find GPU code that no manifest in a wheel lists, and that therefore no other check covers."""
+"""Find GPU code that no manifest in a wheel lists.
+
+No other check reads such code.
+"""
 
 from __future__ import annotations
 

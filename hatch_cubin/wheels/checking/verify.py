@@ -86,7 +86,10 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def is_built_by_this_version(manifest: Manifest) -> bool:
-    """Return whether the running version of hatch-cubin built a bundle, so that it can check all details."""
+    """Return whether this version of hatch-cubin built a bundle.
+
+    If so, all details can be checked.
+    """
     return manifest.generator == (_GENERATOR, __version__)
 
 
@@ -174,7 +177,7 @@ def _editable_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    """Yield a problem for a manifest that no build can write, such as one with gaps in a packed block."""
+    """Yield a problem for a manifest that no build would write, for example with gaps in a packed block."""
     packed = {entry.offset is not None for module in manifest.modules for entry in module.entries}
     form = layout.RAW if manifest.blocks is None else layout.PACKED
     form = layout.SPLIT if manifest.companions is not None or manifest.wheel_variant is not None else form
