@@ -151,6 +151,8 @@ def _spills(facts: BundleFacts) -> Iterator[SpillingKernel]:
 def _unserved_problems(bundle: Bundle, checked: BundleCheck, excepted: Sequence[str]) -> Iterator[Problem]:
     if not checked["kernels"]:
         hint = "run 'hatch-cubin plan' in the wheel's project to see which kernels a build compiles"
+        if manifest_of(bundle).skipped:
+            hint = "HATCH_CUBIN_SKIP was set in the build: unset it, and build the wheel again"
         yield problem("no-kernels", "does not contain any kernel", Location(bundle.where), hint)
     total = len(checked["kernels"])
     for left in _without_excepted(excepted, unserved_kernels(checked["kernels"])):
