@@ -98,10 +98,8 @@ def bundle_files(
     """Return every file of the bundle by name: its bytes, or the path of a file that already contains them.
 
     *built*: all compiled units. All units of a module must follow each other, because the manifest has one
-    line for a module.
-    *header*: the manifest's values about the whole bundle.
-    *major*: the major version of the toolkit.
-    *packed*: the blocks that contain the compiled code, if the bundle is packed.
+    line for a module. *header* contains the manifest's values about the whole bundle. *major* is the major
+    version of the toolkit. *packed* are the blocks that contain the compiled code, if the bundle is packed.
     """
     files: dict[str, Content] = {}
     stored: dict[str, str] = {}  # Equal compiled code is stored once.
@@ -251,9 +249,9 @@ def describe_editable(
     rebuild: RebuildCommand,
     found_at: str | None = None,
 ) -> dict[str, bytes]:
-    """Return the files with which the loader of an editable install notices edits of *inputs*.
+    """Return the file of an editable install that lists the files to watch and the build command.
 
-    *found_at*: the path of the project that the loader uses. The default is a path relative to the bundle's
+    *found_at* is the project's path, as the loader uses it. The default is a path relative to the bundle's
     *folder*.
     """
     table = inputs.table
@@ -277,7 +275,7 @@ def describe_editable(
 
 
 def _stamp(path: Path) -> list[int | str | None]:
-    """Return the size, two time stamps and the digest of a file."""
+    """Return the size, two time stamps and the digest of a file, by which edits are noticed."""
     status = os.stat(path)
     # If a file was changed a moment ago, another change may give it the same time stamp. The time stamp of a
     # file that was changed a moment ago is left out, and the loader compares the file's content.
@@ -335,13 +333,15 @@ def _is_users_module(path: Path) -> bool:
 
 
 def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None) -> None:
-    """Make *folder* contain exactly *files*. A file that is already correct keeps its time stamp.
+    """Write *files* into *folder*, and remove all other files from the folder.
+
+    A file that is already correct keeps its time stamp.
 
     Builds that write to the same folder at the same time wait for each other. All files are first written
     under temporary names, and then moved to their final paths, the manifest last. A loader that finds a new
     file but the old manifest can read the new manifest a moment later.
 
-    *outside*: the folder for temporary files. The default is the nearest folder that is not a package,
+    *outside* is the folder for temporary files. The default is the nearest folder that is not a package,
     because build backends put only the files of packages into a wheel.
     """
     try:

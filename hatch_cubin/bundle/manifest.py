@@ -186,15 +186,19 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 def is_of_call(module: str) -> bool:
-    """Return whether the name of a module is the key of a library's call, such as `cupy:1f…`.
+    """Return whether a module is compiled for a call of CuPy or cuda.core, such as `cupy:1f…`.
 
-    Such a module is found by its key. The names of its kernels are not in the manifest's index.
+    The loader finds such a module by the key of the call. The names of its kernels are not in the manifest's
+    index.
     """
     return _OF_CALL.fullmatch(module) is not None
 
 
 class ManifestParts(NamedTuple):
-    """The values of a manifest, from which the method `write` makes a changed manifest."""
+    """The parsed values of a manifest.
+
+    The method `write` makes a manifest from changed values.
+    """
 
     header: Mapping[str, Any]
     kernels: Mapping[str, Sequence[str]]
@@ -203,7 +207,10 @@ class ManifestParts(NamedTuple):
     def write(
         self, header: Mapping[str, Any], change: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
     ) -> bytes:
-        """Return the bytes of the manifest with a new *header*. The function *change* changes each entry."""
+        """Return the bytes of the manifest with a new *header*.
+
+        For each compiled file, *change* receives the manifest's entry, and returns the entry to write.
+        """
         lines = (
             module_line(name, {**line, "entries": [change(name, entry) for entry in line["entries"]]})
             for name, line in self.modules.items()
@@ -212,7 +219,10 @@ class ManifestParts(NamedTuple):
 
 
 def split_manifest(data: bytes) -> ManifestParts:
-    """Parse a valid manifest. The method `write` of the result makes a changed manifest."""
+    """Parse a valid manifest, so that a changed manifest can be written.
+
+    The method `write` of the result writes the changed manifest.
+    """
     fields = json.loads(data)
     modules = {
         name: {key: value for key, value in line.items() if key != "check"}

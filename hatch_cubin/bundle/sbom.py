@@ -29,7 +29,7 @@ Component = dict[str, Any]
 def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit, headers: Mapping[str, str | None]) -> bytes:
     """Return the bill of materials of a bundle.
 
-    *headers*: the wheels and folders outside the project that contain included headers.
+    *headers* are the wheels and folders outside the project that contain included headers.
     """
     made_with = tools(__version__, toolkit.compilers)
     parts = (*made_with, *_header_parts(headers), *starmap(file_part, sorted(file_digests(jobs).items())))
@@ -37,7 +37,7 @@ def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit, headers: Mappi
 
 
 def write_bill(bundle: Component, parts: Iterable[Component]) -> bytes:
-    """Return a bill of materials in which a bundle depends on the components *parts*."""
+    """Return the bytes of a bill of materials: the bundle, and the components *parts* that it depends on."""
     named = {part["bom-ref"]: part for part in parts}
     body: dict[str, Any] = {
         "bomFormat": "CycloneDX",

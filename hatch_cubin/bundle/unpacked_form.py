@@ -57,7 +57,7 @@ def _suffix(entry: ManifestEntry) -> str:
 
 
 def _macros(module: ManifestModule) -> list[tuple[str, str]]:
-    """Return a variant's macros in the order of the variant's name, because the manifest sorts the macros."""
+    """Return a variant's macros in the same order as in the name of the variant."""
     rest, left, found = module.name[len(module.base) + 1 : -1], dict(module.variant), list[tuple[str, str]]()
     while (macro := rest.partition("=")[0]) in left:
         found.append((macro, left.pop(macro)))

@@ -84,14 +84,14 @@ def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnosti
 
 
 def _causes(found: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
-    """Leave out errors in other packages' headers that result from an error in a file of the project."""
+    """Return the errors without those in other packages' headers that an error in the project has caused."""
     own = [each for each in found if each.is_own]
     rest = [each for each in found if each.is_own or _FOLLOWS not in "".join((each.text, *each.context))]
     return rest if own else found
 
 
 def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
-    """Convert an error's line in a recorded call, whose text begins at a later line of the call's file."""
+    """Convert an error's line in a recorded call (of CuPy or cuda.core) to the line in the call's file."""
     where = error.where
     if source.recorded is None or where is None or where.path != source.path or where.line is None:
         return error
@@ -99,7 +99,7 @@ def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
 
 
 def _without_lines_of_call(error: Diagnostic) -> Diagnostic:
-    """Replace a hint that suggests macros or options, because a library's call cannot get other options."""
+    """Replace a hint to set macros or options, because a recorded call of CuPy or cuda.core fixes them."""
     if error.hint is None or not _SETS_OPTIONS.search(error.hint):
         return error
     hint = "the library reports this error at run time too: correct the text, or the options of its call"

@@ -201,7 +201,7 @@ class Bake:
         return self._prepared(task, group[0])
 
     def _accepts(self, answer: executor.Result) -> bool:
-        """Return whether a compile without a precompiled header would certainly give the result *answer*."""
+        """Return whether the result *answer* is certainly the same as without a precompiled header."""
         group, header = self._misses[answer.id], self._tasks[answer.id].precompiled_header
         if not answer.ok or header is None:
             return True
@@ -260,7 +260,10 @@ class Bake:
             self._claims.done(answer.id)
 
     def _prepared(self, task: executor.Task, _job: Job) -> executor.Task:
-        """Return the task to start; a subclass adds data that is read only when the task starts."""
+        """Return a complete task.
+
+        Subclasses add data that is read only when the task starts.
+        """
         return task
 
     def _outcome(

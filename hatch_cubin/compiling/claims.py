@@ -18,10 +18,10 @@ Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | 
 class CompileClaims:
     """Decides which unit this build compiles next, and locks (claims) it, so that no other build does.
 
-    Compiles are numbered from 0. *keys* contains a list for each compile: the cache keys of the compile's
+    Compiles are numbered from 0. *keys* contains, for each compile, a list with the cache keys of its
     results.
 
-    This build postpones compiles that another build is doing. When another build has stored the results of a
+    A compile that another build is doing is postponed. When another build has stored the results of a
     postponed compile, *take_stored* gets the results from the cache. This build waits for another build only
     when all other compiles of this build are done. Before waiting, this build releases its locks, so that two
     builds cannot wait for each other. After *patience_s* seconds without progress, this build ignores the
@@ -52,11 +52,11 @@ class CompileClaims:
         self._release(number)
 
     def left_like(self, number: int) -> int:
-        """Return how many compiles have not started yet in the group of the compile *number*."""
+        """Return how many compiles in the group of the compile *number* have not started yet."""
         return len(self._left.get(self._groups[number], ()))
 
     def take(self, choose: Choice = lambda left, _elsewhere: next(iter(left))) -> int | None:
-        """Lock the next compile from the group that *choose* returns, and return the compile's number.
+        """Choose the next compile, lock this compile against other builds, and return its number.
 
         Return None if all compiles are done, or if no compile can start before a running compile is done.
         """

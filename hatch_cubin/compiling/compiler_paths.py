@@ -75,7 +75,7 @@ class CompilePaths:
 
     @property
     def are_scattered(self) -> bool:
-        """Whether `source-roots` adds folders that the compiler has to see inside the project's folder."""
+        """Whether the compiler needs a joined folder, because `source-roots` adds folders to the project."""
         return self._by_number and bool(self._tree.roots)
 
     def joined(self, into: Path) -> Mapping[int, str]:
@@ -97,7 +97,7 @@ class CompilePaths:
 
         *folders* are the project's folders with files that include headers. All *folders* must exist in the
         copy, because an include of `../a.h` works only if its folder exists. Return a mapping like
-        `descriptors`, with the folders of the copies.
+        `descriptors`, but from each file descriptor to the copy of the folder.
         """
         if not self.descriptors:
             return {}
@@ -143,7 +143,7 @@ class CompilePaths:
         )
 
     def _home_of(self, logical: str) -> tuple[Path, str]:
-        """Return the folder with the file that is named *logical*, and the path inside this folder."""
+        """Return the folder that contains a file, and the file's path inside this folder."""
         name = max((name for name in self._named if logical.startswith(f"{name}/")), default=logical, key=len)
         return self._named[name], logical[len(name) + 1 :]
 
@@ -153,14 +153,15 @@ class CompilePaths:
         If the folder is inside another folder that is copied, the copy is inside the copy of the outer
         folder.
 
-        The copy has so many parent folders that a path with *levels* times `..` stays inside the copied tree.
+        The copy has at least *levels* parent folders, so that an include with this many `..` stays inside the
+        copied tree.
         """
         outermost = next(each for each in sorted(self._numbers) if path.is_relative_to(each))
         return Path(str(self._numbers[outermost]), *["in"] * levels, path.relative_to(outermost))
 
     @cached_property
     def readable(self) -> Mapping[str, str]:
-        """Maps each folder that a compiler message may contain to the name that the user sees instead."""
+        """Maps the folders in compiler messages to the names that the user sees instead."""
         above = {} if self._by_number else {str(each.folder): OWN + each.name for each in self._tree.roots}
         return {self._name(path): logical for path, logical in self._logical.items()} | above
 

@@ -25,7 +25,7 @@ class Definition(NamedTuple):
 
 
 def base_of(symbol: str) -> str:
-    """Return a symbol's demangled name without namespaces and template arguments."""
+    """Return the name of a function or variable without namespaces and template arguments."""
     return re.sub(r"<.*", "", kernel_names.demangle(symbol)).rpartition("::")[2]
 
 

@@ -69,7 +69,7 @@ class Diagnostic:
 
     @property
     def is_own(self) -> bool:
-        """Whether the diagnostic is about a file of the project.
+        """Whether this error or warning is about a file of the project.
 
         Headers from outside the project have paths like `<folder>/...`.
         """
@@ -84,7 +84,10 @@ class Diagnostic:
 def failure(
     code: str, text: str, where: Location | None, hint: str | None = None, context: tuple[str, ...] = ()
 ) -> Diagnostic:
-    """Return an error with hatch-cubin's own text. *code* is the error's name in docs/reference/errors.md."""
+    """Return an error whose text comes from hatch-cubin and not from a compiler.
+
+    *code* is the error's name in docs/reference/errors.md.
+    """
     return Diagnostic("error", where, text, context, hint, code=code)
 
 
@@ -95,7 +98,7 @@ Explanation = tuple[Diagnostic, "list[Diagnostic]"]
 def parse_log(log: str, source: str, folders: Mapping[str, str]) -> list[Diagnostic]:
     """Return the diagnostics in a compiler's *log*.
 
-    *folders* maps each folder that the log may mention to the folder's name in messages.
+    Messages show another name for some folders: *folders* maps each such folder to its name.
     """
     for folder, logical in folders.items():
         own = f"{logical}/".startswith(OWN)
@@ -219,7 +222,7 @@ def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callabl
 
 
 def as_problem(diagnostic: Diagnostic, hint: str | None, details: tuple[str, ...]) -> Problem:
-    """Convert a diagnostic to a problem; a diagnostic without a code gets the code for compiler messages."""
+    """Convert a diagnostic to a problem, the type of all errors and warnings that hatch-cubin prints."""
     what, where = diagnostic.text, diagnostic.where
     if diagnostic.kind == "warning":
         return problem("compiler-warning", what, where, hint, details)

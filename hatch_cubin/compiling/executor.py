@@ -1,4 +1,7 @@
-"""Run compiles in worker processes, which can be killed, timed out and restarted."""
+"""Run compiles in worker processes.
+
+A worker process is killed when it exceeds a time limit, and can be restarted.
+"""
 
 from __future__ import annotations
 
@@ -96,17 +99,17 @@ def _anything(_result: Result) -> bool:
 
 
 def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
-    """Yield each task's result when it is done.
+    """Run tasks in worker processes, and yield the result of each task when the task is done.
 
     Whenever a worker process is free, *upcoming* is called to get a task. *upcoming* may return None while
     tasks are running, and is called again after the next result. If *upcoming* returns None while no task is
     running, all tasks are done.
 
-    A worker process may die because of a shortage of memory, or because of a precompiled header. So the task
-    of a dead process runs again after all other tasks, alone and without a precompiled header. A task whose
-    worker process dies a second time fails. A task that exceeds the time limit fails, and its process is
-    killed. A task with a precompiled header is compiled again without the header if the task exceeds the time
-    limit, or if *accepts* returns False for the task's result.
+    A worker process may die because memory is short, or because of a precompiled header. Its task then runs
+    again after all other tasks, alone and without a precompiled header. A task whose worker process dies a
+    second time fails. A task that exceeds the time limit fails, and its process is killed. A task with a
+    precompiled header is compiled again without the header if the task exceeds the time limit, or if
+    *accepts* returns False for the task's result.
     """
     pool = WorkerPool(setup)
     try:
@@ -155,7 +158,10 @@ class WorkerPool:
             worker.kill()
 
     def _set_to_work(self) -> bool:
-        """Start tasks until all worker processes are busy, and return whether any task is running."""
+        """Start tasks until all worker processes are busy.
+
+        Return whether any task is running.
+        """
         if self.halted:
             return False
         self._alone = self._alone and bool(self._busy)
@@ -180,7 +186,10 @@ class WorkerPool:
         return task.precompiled_header is not None and task.precompiled_header.id in self._harmful
 
     def _start(self, task: Task) -> bool:
-        """Start a task if a worker process is idle or can be started; return whether the task was started."""
+        """Start a task if a worker process is free.
+
+        Return whether the task was started.
+        """
         if (worker := self._free_worker()) is None:
             return False
         self._busy[worker] = (task, time.monotonic() + self._setup.timeout_s)

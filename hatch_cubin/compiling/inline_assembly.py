@@ -27,7 +27,7 @@ class _Place(NamedTuple):
 
 
 def with_source_lines(log: str, ptx: str, source: str) -> str:
-    """Replace line numbers of *ptx* in a log by lines of the source, if *ptx* has line information.
+    """Replace the PTX line numbers in a log by line numbers of the source, if *ptx* has line information.
 
     *source* is the path under which the compiler has opened the source. *ptx* contains the source's path
     after a `/`.

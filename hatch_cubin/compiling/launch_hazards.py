@@ -18,7 +18,7 @@ _NO_THREADS = re.compile(r"__launch_bounds__\s*\(\s*(0[uU]?|-\s*\d+)\s*[,)]")
 
 
 def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield a problem for each kernel with a reference parameter, and for `__launch_bounds__(0)`.
+    """Yield a problem for each kernel that has a reference parameter or `__launch_bounds__(0)`.
 
     *kernels* maps the name of each kernel to its symbol in the compiled code.
     """

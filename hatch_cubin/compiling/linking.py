@@ -85,8 +85,8 @@ Content = tuple[str, bytes, bytes]  # An input of the linker: its kind, name and
 class Links:
     """The linked modules of a build, with the inputs of the linker.
 
-    A module whose inputs are wrong is added to the failed units in *results*. Each input is read only once,
-    and must not have changed since the module's cache key was made.
+    If the inputs of a module are wrong, the module is added to the failed units in *results*. Each input is
+    read only once, and must not have changed since the module's cache key was made.
     """
 
     def __init__(self, project: Project, jobs: Sequence[Job], results: Results) -> None:
@@ -102,7 +102,7 @@ class Links:
         return self._contents[unit]
 
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
-        """Return the symbols that inputs other than LTO-IR define, and C++ code that calls these functions.
+        """Return the symbols that are defined outside of LTO-IR, and C++ code that calls these functions.
 
         The worker process links the C++ code with the LTO-IR, to find functions that the LTO-IR defines too.
         """
@@ -151,7 +151,7 @@ class Links:
     def _doubts_about_lto(
         self, job: Job, each: Input, data: bytes, before: Sequence[Content]
     ) -> Iterator[Diagnostic]:
-        """Yield an error if a file of LTO-IR cannot be linked: nvJitLink's own message would not be clear."""
+        """Yield an error if a file of LTO-IR cannot be linked, because nvJitLink's own message is unclear."""
         link = job.unit.module.link
         if link is not None and link.mode != "lto":
             yield self._error(
@@ -169,7 +169,7 @@ class Links:
             yield self._error("lto-too-new", what, job, hint=hint)
 
     def _doubts_about_arch(self, job: Job, each: Input, data: bytes) -> Iterator[Diagnostic]:
-        """Yield an error if the linker input *each* is a cubin that runs on fewer GPUs than the module.
+        """Yield an error if a linker input is a cubin that runs on fewer GPUs than the module.
 
         Some versions of nvJitLink link a cubin for fewer GPUs without an error.
         """
@@ -215,7 +215,7 @@ class Links:
         return self._error("symbol-defined-twice", what, job, hint=hint or self._once(job, symbol))
 
     def _once(self, job: Job, symbol: str) -> str:
-        """Return a hint how to define a symbol only once."""
+        """Return a hint that explains how to define a symbol only once."""
         shapes = (symbols.shapes.get(symbol) for _name, symbols in self._symbols[job.unit])
         lines = (definition(symbol, source) for source in _sources(job))
         if any(shape and shape.kind == "kernel" for shape in shapes) or any(
@@ -225,11 +225,11 @@ class Links:
         return _FUNCTION_ONCE if "(" in kernel_names.signature(symbol) else _VARIABLE_ONCE
 
     def _lost_kernels(self, job: Job, linked: Sequence[str]) -> Iterator[Diagnostic]:
-        """Yield an error for each kernel that several sources define, if the linker did not report it.
+        """Yield an error for each kernel that several sources define, unless the linker has reported it.
 
-        *linked*: the symbols of the kernels in the linked code. The linker keeps only one of several kernels
-        with the same symbol. If the kernels are static, the linker keeps all of them: nvlink under the same
-        symbol, and LTO with a number after the symbol, such as `k$2`.
+        *linked* contains the symbols of the kernels in the linked code. The linker keeps only one of several
+        kernels with the same symbol. If the kernels are static, the linker keeps all of them: nvlink under
+        the same symbol, and LTO with a number after the symbol, such as `k$2`.
         """
         symbols = [_COPY.sub("", symbol) for symbol in linked]
         of_name = Counter(map(kernel_names.demangle, {*symbols}))
@@ -242,7 +242,7 @@ class Links:
                 yield self._duplicate(job, symbol, inputs, _KERNEL_ONCE)
 
     def _disagreements(self, job: Job) -> Iterator[Diagnostic]:
-        """Yield an error if two inputs declare a symbol differently, except if both define the symbol."""
+        """Yield an error if two inputs declare a symbol differently, unless both define the symbol."""
         twice = {symbol for symbol, _inputs in self._defined_twice(job)}
         for symbol, descriptions in objects.shape_conflicts(self._symbols[job.unit]):
             if symbol not in twice:
@@ -394,7 +394,7 @@ class Linking(Bake):
     """Links modules; `Bake` does the steps that linking and compiling have in common."""
 
     def run_with(self, links: Links) -> None:
-        """Link all modules in *links* that can be linked."""
+        """Link all modules in *links* whose inputs are complete and correct."""
         self._links = links
         self.run()
 

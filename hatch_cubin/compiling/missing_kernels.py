@@ -12,7 +12,7 @@ _SHOWN = 3  # The most kernel names that a message lists; `hatch-cubin inspect` 
 
 
 def missing_kernel_notes(done: Mapping[Unit, Compiled]) -> list[str]:
-    """Return messages about kernels that only some archs of a module have."""
+    """Return messages about kernels that a module has for only some archs."""
     modules: dict[Module, list[Unit]] = defaultdict(list)
     for unit in done:
         modules[unit.module].append(unit)

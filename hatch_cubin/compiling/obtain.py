@@ -20,7 +20,7 @@ def look_up(
     found: Mapping[Unit, Compiled] = MappingProxyType({}),
     fetch: Callable[[Sequence[Job]], object] | None = None,
 ) -> Results:
-    """Return the results that the caller already has (*found*), and the results that are in the cache.
+    """Return all results that need no compile: those in the cache, and those in *found*.
 
     *fetch* is called with the jobs that have no result. *fetch* may download results into the cache.
     """

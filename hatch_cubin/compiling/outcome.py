@@ -44,9 +44,9 @@ def outcome_of(
 
 
 def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
-    """Return an error if a module of tile kernels lacks other kernels of its source.
+    """Return an error if a source has kernels that are missing from its module of tile kernels.
 
-    Such kernels are in a header, because the plan has a separate module for other kernels in the source.
+    Such kernels are in a header. For kernels in the source itself, there is a separate module.
     """
     if not module.is_tile or kernel_kinds(module.source).other:
         return []
@@ -66,8 +66,8 @@ def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
 def why_wrong(unit: Unit, result: executor.Result) -> str | None:
     """Return why a result cannot be the compiled code of *unit*; None if it can be.
 
-    The function does not check whether the result has a kernel and can be loaded, because these errors are
-    mistakes in the source.
+    The function does not check whether the result contains a kernel and can be loaded. A mistake of this kind
+    is in the source.
     """
     is_object = bool(unit.module.part_of)
     try:
@@ -82,7 +82,10 @@ def why_wrong(unit: Unit, result: executor.Result) -> str | None:
 
 
 def _compiled(unit: Unit, result: executor.Result) -> Compiled:
-    """Return the compiled code of a unit and the names of its kernels, without a check of the names."""
+    """Return the compiled code of a unit and the names of its kernels.
+
+    The names are not checked.
+    """
     symbols = {loader.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     if unit.module.part_of:
         return Compiled(result.output, symbols)

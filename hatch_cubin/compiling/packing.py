@@ -50,8 +50,8 @@ def pack(
 
     A block that is missing in the cache is compressed, and stored in the cache.
 
-    A block from the cache is used only if it unpacks to exactly the results in *done*, because the cache does
-    not record from which results a block was made.
+    The cache does not record from which results a block was made. So a block from the cache is used only if
+    it unpacks to exactly the results in *done*.
     """
     blocks = plan_blocks(
         Piece(unit.module.base, unit.module.name, str(unit.arch), done[unit].sha256, done[unit].size)
@@ -78,7 +78,10 @@ def pack(
 
 
 def recalled(packed: PackedBlocks, cache: Cache) -> dict[str, Units]:
-    """Return which blocks this build has verified, so that the next build need not verify the blocks."""
+    """Return the blocks that this build has verified.
+
+    The next build need not verify these blocks again.
+    """
     return {
         _recall_name(key): {
             _XZ: (Keys(key, None), RecalledResult(block.sha256, block.size, cache.record_stamp(key), _PLAIN))

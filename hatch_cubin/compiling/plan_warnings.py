@@ -45,8 +45,8 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
     """Return a problem for each macro in `define` that no compiled file uses.
 
     *jobs* are all compiles of the project. A macro is not reported if a file uses the operator `##`, which
-    can build the macro's name. A macro that a header outside the project may use is reported only if it is
-    probably misspelled, that is, if an `#if` contains a very similar name.
+    can build the macro's name. Some macros may be used by a header outside the project. Such a macro is
+    reported only if an `#if` contains a very similar name, because the macro is then probably misspelled.
     """
     config = project.config
     tables: list[tuple[tuple[str | int, ...], Macros]] = [(("define",), config.define)]
@@ -84,7 +84,7 @@ def _names(job: Job, name: str) -> bool:
 
 
 def archs_by_default(project: Project, jobs: Iterable[Job]) -> list[Problem]:
-    """Return a problem if a source has the default archs, although [[source]] tables set `archs`.
+    """Return a problem if [[source]] tables set `archs`, but some source still has the default archs.
 
     In TOML, a key below the header of a [[source]] table belongs to this table, also after an empty line.
     """
@@ -106,7 +106,7 @@ def archs_by_default(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class _CompiledTexts:
-    """Searches for a macro in all files that are compiled with this macro."""
+    """Searches all files that are compiled with a macro for the macro's name."""
 
     project: Project
     jobs: Sequence[Job]

@@ -52,7 +52,7 @@ Order: TypeAlias = tuple[tuple[str, bool], ...]
 
 
 def end_of_includes(text: str) -> int:
-    """Return the position after the includes at the beginning of a text; 0 if there are none."""
+    """Return the position after the includes at the beginning of a source; 0 without such includes."""
     end = 0
     while match := _INCLUDE.match(text, end):
         end = match.end()
@@ -85,7 +85,7 @@ def _is_made_of(name: bytes, words: Container[bytes]) -> bool:
 
 
 def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dict[int, int]:
-    """Return the numbers of the *jobs* to compile with a precompiled header, and where the includes end.
+    """Return which *jobs* to compile with a precompiled header, and where the includes of the sources end.
 
     A precompiled header can be used for only one arch. If there are only a few jobs for each worker process,
     compiling without precompiled headers is faster.
@@ -111,10 +111,10 @@ def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dic
 def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Sequence[int]) -> int | None:
     """Choose the precompiled header for a worker's next task; None for a task without a precompiled header.
 
-    *left* has the remaining tasks for each header. *held* is the header that the worker process has already
-    precompiled, and *others* are the headers that the other worker processes have precompiled. The function
-    prefers the header *held*, then a header that is not in *others*, then tasks without a header, and at last
-    the header with the most tasks.
+    *left* maps each precompiled header to the tasks that remain for this header. *held* is the header that
+    the worker process has already precompiled, and *others* are the headers that the other worker processes
+    have precompiled. The function prefers the header *held*, then a header that is not in *others*, then
+    tasks without a header, and at last the header with the most tasks.
     """
     if held is not None and held in left:
         return held
@@ -212,10 +212,11 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
 def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders of names are the same, apart from numbers in template arguments.
 
-    A name in *order* may have other numbers in its template arguments than the name in *known*, on two
-    conditions. The name must not be elsewhere in *known*, because a header may use a function with a known
-    name. The function or variable must be one that the compiler never omits, even if it is unused. The
-    position of other functions depends on whether a header uses them.
+    Numbers in template arguments may differ between a name in *order* and a name in *known* on two
+    conditions. First, the name in *order* must not be at another position of *known*, because a header may
+    use a function with a known name. Second, the compiler must never omit the function or variable, even if
+    the program does not use it. The position of other functions depends on whether a header uses these
+    functions.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(
@@ -236,14 +237,14 @@ def without_variant(module: Module) -> Module:
 
 
 def behind_includes(module: Module, end: int) -> str:
-    """Return the text after a source's includes, with a `#define` line for each macro of the variant."""
+    """Return the source text after the includes, below a `#define` line for each macro of the variant."""
     text, variant = module.source.text, dict(module.variant)
     macros = "".join(f"#define {name} {value}\n" for name, value in module.macros if name in variant)
     return f'{macros}#line {text.count(chr(10), 0, end) + 1} "{module.source.path}"\n{text[end:]}'
 
 
 def _is_plain(job: Job) -> bool:
-    """Return whether `#define` lines after the includes can replace options that define macros."""
+    """Return whether `#define` lines after the includes can replace the options that define macros."""
     module = job.unit.module
     values = (value for _name, value in module.variant)
     return not _NOT_WITH & module.options.keys() and all(map(_PLAIN_VALUE.fullmatch, values))

@@ -36,7 +36,10 @@ _Started: TypeAlias = "tuple[subprocess.Popen[bytes], Callable[[], None]]"
 
 
 class Watch:
-    """Collects messages from worker processes. The message None reports that a process has ended."""
+    """Waits for messages from worker processes, and keeps them until the method `next` returns them.
+
+    The message None reports that a process has ended.
+    """
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -61,11 +64,11 @@ class Watch:
         self._messages.append((process, message))
 
     def register(self, end: socket.socket, act: Callable[[int], None]) -> None:
-        """Call the function *act* whenever the socket *end* has data to read."""
+        """Arrange that the function *act* is called whenever the socket *end* has data to read."""
         self._selector.register(end, selectors.EVENT_READ, act)
 
     def wait_for_room(self, end: socket.socket, *, waits: bool) -> None:
-        """Set whether the registered function is also called when the socket *end* can be written to."""
+        """Set whether the function for the socket *end* is also called when the socket accepts data."""
         if known := self._selector.get_map().get(end.fileno()):
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
             self._selector.modify(end, events, known.data)

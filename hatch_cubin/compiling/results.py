@@ -53,7 +53,7 @@ class Results:
 
 
 def repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
-    """Print the warnings that are stored with the cached results *hits*.
+    """Print the warnings that earlier builds stored in the cache with the results *hits*.
 
     Unless the build is verbose, only warnings about kernels that are missing or do not work are printed.
     """
@@ -63,7 +63,7 @@ def repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
 
 
 def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ()) -> None:
-    """Raise an error with all cache misses that are not allowed, or else with all errors and *refused*."""
+    """Raise an error about all cache misses that the build does not allow, or about all failed compiles."""
     if results.missing:
         archs: dict[Module, list[str]] = {}
         for unit in results.missing:
@@ -103,7 +103,7 @@ def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
 
 
 def archs_of(results: Results, toolkit: Toolkit) -> Archs:
-    """Return for which archs the sources with errors compile."""
+    """Return the archs for which each source with errors can be compiled."""
     from .hints.archs import Archs  # lazy import: most builds have no errors
 
     return Archs(results.failed, results.done, toolkit.supported, results.tried)

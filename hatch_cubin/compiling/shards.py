@@ -46,8 +46,8 @@ def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, i
 def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
     """Assign *compiles* in order, so that each CI job has about the mean work.
 
-    The free times of all CI jobs are added up in order, and the durations of the compiles are added up in
-    order too. A compile is assigned to the CI job in whose free time the middle of the compile is.
+    Imagine the free times of all CI jobs one after another on a line, and the compiles one after another on
+    the same line. Each compile belongs to the CI job whose free time contains the middle of the compile.
     """
     total = sum(loads) + sum(
         each.weight for each in compiles

@@ -23,7 +23,7 @@ _TABLE = ""
 
 
 class TextFindings(NamedTuple):
-    """Warnings about the source and headers of a module, and the location of ignored tile code (an error)."""
+    """Warnings about a module's source and headers, and the location of tile code that NVRTC ignores."""
 
     warnings: tuple[str, ...] = ()
     tile_code: Location | None = None
@@ -45,8 +45,8 @@ def result_warnings(
 ) -> tuple[str, ...]:
     """Return warnings about the compiled code of a module, such as kernels that no GPU can launch.
 
-    *cubin* is the cubin of the module; if *compiled* is PTX, the compiler has made the cubin and the PTX at
-    once. *sources* maps the path of each source to its text.
+    *cubin* is the cubin of the module. *compiled* may be the same cubin, or PTX from the same compile.
+    *sources* maps the path of each source to its text.
     """
     module, arch = job.unit.module, str(job.unit.arch)
     if module.link:

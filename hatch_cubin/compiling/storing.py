@@ -1,8 +1,8 @@
-"""Store results in the cache, several at the same time, because storing a result waits for the disk.
+"""Store several results in the cache at the same time, because each result waits for the disk.
 
-Storing would take half of the processor time of the build's main process, and Python runs only one thread of
-a process at a time. So a separate process stores the results of a build with many results. If this separate
-process crashes, threads of the build store the remaining results.
+A build with many results uses a separate process to store the results, because Python runs only one thread of
+a process at a time. Without the separate process, storing would take half of the processor time of the
+build's main process. If this separate process crashes, threads of the build store the remaining results.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Make = Callable[[], Sequence[CacheEntry]]
 
 
 class Storing:
-    """Stores numbered results, and calls *stored* with the number of each result that it has stored.
+    """Stores numbered results in the cache, and calls the function *stored* with the number of each result.
 
     *count* is the expected number of results.
 
-    Only methods of `Storing` call *stored*, so the call usually happens a little after the result is on the
-    disk.
+    The function is called a little after the result was written to the disk, because only methods of
+    `Storing` call the function.
     """
 
     def __init__(self, cache: Cache, stored: Callable[[int], object], count: int) -> None:
@@ -46,7 +46,10 @@ class Storing:
         self._writer: _ThreadWriter | _ProcessWriter = _writer(cache, count)
 
     def start(self, number: int, make: Make) -> None:
-        """Begin to store a result, and wait as long as too many results are not stored yet."""
+        """Begin to store a result.
+
+        If too many results are not stored yet, wait first.
+        """
         self._writer.take(number, make)
         self._left[number] = make
         self.settle(len(self._left))
@@ -54,7 +57,7 @@ class Storing:
             self._report_stored(wait=True)
 
     def settle(self, most: int) -> bool:
-        """Wait until no more than *most* results are still to be stored.
+        """Wait until at most *most* results are not stored yet.
 
         Return whether a result was stored during this call.
         """
@@ -71,7 +74,10 @@ class Storing:
             self._writer.close()
 
     def _report_stored(self, *, wait: bool) -> bool:
-        """Call *stored* for each result stored since the last call; return whether there was one."""
+        """Report each result that was stored since the last call.
+
+        Return whether there was such a result.
+        """
         try:
             numbers = self._writer.done(wait=wait)
         except _ProcessEndedError:
@@ -100,7 +106,7 @@ class _ProcessEndedError(Exception):
 
 
 class _ThreadWriter:
-    """Stores results with threads of this process."""
+    """Stores results in the cache with threads of this process."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

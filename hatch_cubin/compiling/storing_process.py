@@ -1,4 +1,4 @@
-"""A separate process that stores a build's results in the cache, even if the build's main process ends."""
+"""Store the results of a build in the cache, in a separate process that may outlive the build."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main() -> None:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
-    """Store results until *requests* ends, and report each result when it is stored."""
+    """Read results from the stream *requests*, store each result, and report that the result is stored."""
     # If the cache cannot be written, only the first error is reported.
     fault, one_at_a_time = list[str](), threading.Lock()
     cache = Cache(folder, None, fault.append)

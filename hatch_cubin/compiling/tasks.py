@@ -30,7 +30,7 @@ _FIRST_WITHOUT_TIMES = (13, 4)
 
 
 def served_together(jobs: Iterable[Job], toolkit: Toolkit) -> list[list[Job]]:
-    """Group the jobs that one compile can serve, such as the cubin and the PTX of a module."""
+    """Group the jobs whose results one compile can make, such as the cubin and the PTX of a module."""
     groups: dict[tuple[Module, Arch], list[Job]] = {}
     for job in jobs:
         groups.setdefault((job.unit.module, assembled_for(job.unit, toolkit)), []).append(job)
@@ -91,7 +91,7 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
-    """Return a unit with an option `pre_include` that contains paths as the compiler sees them."""
+    """Return a unit whose option `pre_include` contains the paths that the compiler sees."""
     own, module = job.closure.at_root, job.unit.module
     if not own:
         return job.unit

@@ -138,7 +138,7 @@ def read_cubin(data: bytes) -> Cubin:
 
 @contextlib.contextmanager
 def _refusing(complaint: str) -> Iterator[None]:
-    """Raise ValueError with *complaint* if the `with` block finds bytes that it cannot read."""
+    """Raise ValueError with the text *complaint* if reading damaged bytes in the `with` block fails."""
     try:
         yield
     except _UNREADABLE as exc:
@@ -309,7 +309,7 @@ def _section_bytes(data: bytes, section: _Section) -> bytes:
 
 
 def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str], dict[str, SymbolShape]]:
-    """Return a relocatable cubin's strong, weak and needed symbols, its functions, and all symbol shapes.
+    """Return the symbols of a relocatable cubin: strong, weak and needed symbols, and device functions.
 
     Only one input of a link may define a strong symbol, and several inputs may define a weak symbol. A needed
     symbol has to be defined in another input. The functions are the strong symbols that are device functions.

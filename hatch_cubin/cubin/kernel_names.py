@@ -68,8 +68,8 @@ def signature(symbol: str) -> str:
 def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> dict[str, str]:
     """Return the symbol of every kernel, by the kernel's name in the source.
 
-    *instantiated*: the symbol of each template instantiation that the project's configuration lists. If two
-    kernels would have the same name, their symbols are used as names.
+    *instantiated* contains the symbol of each template instantiation that the project's configuration lists.
+    If two kernels would have the same name, their symbols are used as names.
     """
     known = set(instantiated.values())
     names = dict(instantiated)
@@ -84,8 +84,8 @@ def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> 
 def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked: Iterable[str]) -> bool:
     """Return whether *kernels* has the names that a build gives to kernels with these *symbols*.
 
-    *asked*: the template instantiations that the project's configuration lists. If the text of an
-    instantiation is the demangled name of exactly one symbol, the instantiation must have this symbol.
+    *asked* are the template instantiations that the project's configuration lists. If exactly one symbol
+    demangles to the text of an instantiation, this symbol must belong to the instantiation.
     """
     wanted = {*map(without_blanks, asked)}
     instantiated = {name: symbol for name, symbol in kernels.items() if without_blanks(name) in wanted}
@@ -158,7 +158,7 @@ class SymbolReader:
         self._remembered_parts: list[str] = []
 
     def name(self) -> str:
-        """Parse the symbol as far as the function's name, and return the name."""
+        """Parse the first part of the symbol, and return the name of the function."""
         name = self._nested(function=True) if self._accept("N") else self._unscoped(function=True)
         # The mangled symbol has an ABI tag, which hatch-cubin cannot read.
         if not name or self._peek() == "B":
@@ -257,7 +257,10 @@ class SymbolReader:
         return f"<{', '.join(self._list())}>"
 
     def _list(self) -> list[str]:
-        """Parse a template's arguments. The arguments of a parameter pack are part of the same flat list."""
+        """Parse a list of template arguments, and return it.
+
+        Arguments of a parameter pack are part of the list.
+        """
         found: list[str] = []
         while not self._accept("E"):
             found += self._argument()

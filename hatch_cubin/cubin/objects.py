@@ -146,7 +146,8 @@ def shape_conflicts(
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
     """Yield each symbol that two inputs of a link declare in ways that nvlink does not accept.
 
-    The dict maps a description of each declaration, such as "has 8 bytes", to the names of the inputs.
+    A dict for each symbol maps descriptions of declarations, such as "has 8 bytes", to the names of the
+    inputs.
     """
     having: dict[str, list[tuple[str, SymbolShape]]] = {}
     for name, symbols in inputs:
@@ -189,5 +190,5 @@ _DESCRIBE_FIELD: Mapping[str, Callable[..., str]] = {
 
 
 def is_newer_lto(data: bytes, own: bytes) -> bool:
-    """Return whether the LTO-IR *data* has a newer format than the LTO-IR *own*."""
+    """Return whether *data* (LTO-IR) has a newer format than the LTO-IR of this toolkit (*own*)."""
     return (data[5], data[7]) > (own[5], own[7])

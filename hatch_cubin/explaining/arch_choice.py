@@ -60,7 +60,7 @@ def arch_requests(
 
 
 def _requested_specs(config: Config, module: Module) -> tuple[Sequence[str], Sequence[str], bool]:
-    """Return the `archs` of a module, the line of each entry, and whether the module has its own `archs`."""
+    """Return a module's `archs`, the line of each entry, and whether they are set for this module alone."""
     linked, path = module.part_of or module.base, module.source.path_for_globs
     produced = module.source.produced
     for index, table in enumerate(config.module if module.part_of or module.link else ()):
@@ -89,7 +89,7 @@ def _spec_places(config: Config, count: int, *path: str | int) -> list[str]:
 def _given_and_left_out(
     targets: Iterable[Target], module: Module, toolchain: Toolchain
 ) -> tuple[tuple[Arch, ...], tuple[tuple[Arch, str], ...]]:
-    """Return the archs that are built for *targets*, and the archs that are left out, with reasons."""
+    """Return the archs that a build compiles for, and the archs that it leaves out, with reasons."""
     gives, left_out = [], []
     for target in targets:
         notes: list[str] = []
@@ -126,9 +126,9 @@ def explain_arch(
 def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: int) -> GpuChoice:
     """Return which of *entries* a GPU of compute capability *cc* would load.
 
-    The driver version that PTX requires is known only after the PTX is compiled. *newest*: the highest driver
-    version that PTX of the toolkit can require. The result is certain if the GPU would load the same entry
-    for the lowest and for the highest driver version.
+    The driver version that PTX requires is known only after the PTX is compiled. *newest* is the highest
+    driver version that PTX from this toolkit can require. The result is certain if the GPU would load the
+    same entry for the lowest and for the highest driver version.
     """
     chosen = _select_entry(cc, driver, entries, assumed_driver=0)
     if chosen is None:

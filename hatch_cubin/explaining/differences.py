@@ -47,7 +47,7 @@ class NearestUnit(NamedTuple):
 def nearest_unit(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) -> NearestUnit | None:
     """Return the most similar cached unit of a source with the same path or text, or None if there is none.
 
-    *variant*: the macros of the unit's variant, such as `BLOCK=64`.
+    *variant* contains the macros of the unit's variant, such as `BLOCK=64`.
     """
     own = set(variant)
 
@@ -127,9 +127,9 @@ def _compare_search(was: Inputs, now: Inputs) -> Iterator[Difference]:
 
     Folders outside the project are compared only if both search paths contain folders outside the project.
 
-    A unit without headers has an empty search path, and a unit that includes only headers of the project has
-    only the project's folders. If a new header has added folders to the search path, only the header is
-    reported.
+    The search path of a unit without headers is empty. The search path of a unit that includes only headers
+    of the project contains only folders of the project. If a new header has added folders to the search path,
+    only the header is reported.
     """
     paths = [was["search"], now["search"]]
     if not all(paths) and _user_headers(was["headers"]) != _user_headers(now["headers"]):

@@ -1,4 +1,4 @@
-"""Decide from the lock file whether a build must fail, whether it needs a compiler, and which versions."""
+"""Decide from the lock file whether a build must fail, and which compiler it needs, if any."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Compile on the workers of a cluster, which receive several compiles at a time."""
+"""Compile on the workers of a cluster.
+
+A build sends several compiles to a worker at a time.
+"""

@@ -22,7 +22,10 @@ class Sample:
         self._chance = random.SystemRandom()  # A random generator whose numbers a worker cannot predict.
 
     def note(self, result: Result) -> None:
-        """Decide whether to add a result to the sample, and if so, record the digest of the result."""
+        """Add a result to the random sample or not.
+
+        If the result is added, record its digest.
+        """
         if not result.ok or not result.worker:
             return
         if result.worker not in self._known or self._chance.random() < self._part:

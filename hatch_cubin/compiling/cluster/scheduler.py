@@ -167,7 +167,9 @@ class LeaseScheduler:
         return tasks
 
     def _overdue_tasks(self, worker: str) -> list[Task]:
-        """Return the unfinished tasks of a lease that takes too long, to be repeated by an idle worker.
+        """Return the unfinished tasks of a lease that takes too long.
+
+        An idle worker will repeat these tasks.
 
         If a worker has several leases, the leases that the worker has not started yet are repeated first.
         """
@@ -258,7 +260,7 @@ class LeaseScheduler:
     def _lose(self, name: str, why: str, *, blames: bool = True) -> Iterator[Result]:
         """Remove a lost worker, and send its tasks to other workers.
 
-        *blames* is whether the worker may have crashed because of the tasks that it was compiling.
+        *blames* is true if the worker may have crashed because of the tasks that it was compiling.
         """
         worker = self._workers.pop(name, None)
         if worker is None:
@@ -404,7 +406,10 @@ class _TaskTimes:
         self._of[task.name] = seconds
 
     def of(self, task: Task) -> float:
-        """Return how many seconds a task probably takes; before the first result, the guess is high."""
+        """Return how many seconds a task probably takes.
+
+        Before the first result, the estimate is high.
+        """
         if not self.done:
             return _LONGEST_S
         return self._of.get(task.name, self._all_s / self.done)

@@ -37,7 +37,9 @@ class SourceArchive(NamedTuple):
 
 
 def can_be_sent(job: Job) -> bool:
-    """Return whether another machine can compile a job: all files that the compiler can read must be known.
+    """Return whether another machine can compile a job.
+
+    All files that the compiler can read must be known.
 
     If the name in an `#include` is a macro with an unknown value, it is not known which file the compiler
     reads. Linking is not sent to other machines, because linking takes less time than sending the inputs.

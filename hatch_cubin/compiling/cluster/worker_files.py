@@ -1,8 +1,8 @@
 """The files that a worker of a cluster keeps for its compiles.
 
-Each file is stored once under its digest, even if several builds need the file. For each build, the stored
-files are linked into a tree of folders (a layout), in which the compiler finds them. All stored files have
-the same modification time, because some compilers write modification times into compiled code.
+Each file is stored once under its digest, even if several builds need the file. For each build, the worker
+makes a tree of folders (a layout) with links to the stored files. All stored files have the same modification
+time, because some compilers write modification times into compiled code.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class WorkerFiles:
     def missing_files(self, listing: FileListing, here: Mapping[str, str]) -> list[str]:
         """Return the digests of missing files; if none is missing, make the folders of the build.
 
-        A file that is also in one of the folders *here* is not missing: the file is copied from there. *here*
-        maps the names of the header libraries that are installed on this machine to their folders.
+        A file that is in one of the folders *here* is copied from there, and is not missing. *here* maps the
+        names of the header libraries that are installed on this machine to their folders.
         """
         with self._lock:
             if listing.digest not in self._layouts_by_digest:

@@ -73,7 +73,7 @@ class _ProcessState:
 
     @property
     def scratch(self) -> str:
-        """A temporary folder for files that ptxas reads and writes."""
+        """The temporary folder for files that ptxas reads and writes."""
         with self._lock:
             if self._scratch is None:
                 self._scratch = temporary_folders.make()
@@ -151,7 +151,10 @@ _first = threading.Lock()
 
 
 def here() -> _ProcessState:
-    """Return the state of this worker process; a forked process starts with a new state."""
+    """Return the files and processes that this worker process keeps.
+
+    A forked process starts without files and processes.
+    """
     with _first:
         if not _states or _states[0].pid != os.getpid():
             _states[:] = [_ProcessState()]

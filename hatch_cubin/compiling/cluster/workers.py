@@ -30,7 +30,7 @@ class WorkerUnfit(NamedTuple):
 class WorkerLost(NamedTuple):
     """The event that a worker has left or stopped answering; the worker may join again.
 
-    *ended* is whether the worker may have ended because of the task that it was compiling.
+    *ended* is true if the worker may have crashed because of the task that it was compiling.
     """
 
     worker: str

@@ -35,8 +35,8 @@ _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for arc
 class Archs:
     """The archs for which each source compiles or fails, with the compiler's messages about failures.
 
-    A hint also offers archs that the project does not list, if the source was compiled for these archs on
-    trial (*tried*).
+    The build also compiles a failed source for other archs on trial (*tried*), and hints may suggest these
+    archs.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Archs:
         self._working, self._tried = _by_path(done), _by_path(tried)
 
     def candidates(self) -> list[Unit]:
-        """Return further units that may compile, for sources that use features of only some GPUs."""
+        """Return further units to try, for sources that use features of only some GPUs."""
         return [
             Unit(module, arch)
             for path, module in self._first.items()
@@ -67,7 +67,7 @@ class Archs:
         ]
 
     def advise(self, error: Diagnostic, module: Module) -> Diagnostic:
-        """Return an error with a hint that lists the archs for which the source compiles.
+        """Return an error with a hint that lists the archs for which the source can be compiled.
 
         An error that already has a hint does not change.
         """
@@ -99,7 +99,7 @@ class Archs:
     def _having_all(self, path: str) -> list[Arch]:
         """Return the first arch without a suffix that may have all features.
 
-        If there is none, return all archs with a suffix that may have all features.
+        If there is no such arch, return all archs with a suffix that may have all features.
         """
         every = [
             Arch(number, suffix)

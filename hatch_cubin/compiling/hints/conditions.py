@@ -68,7 +68,7 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
 
 
 def _set(condition: Condition, given: AbstractSet[str], failed: FailedCompile) -> str:
-    """Return the end of a hint with the line that sets the macros of a condition; empty if there are none."""
+    """Return the end of a hint: the line for pyproject.toml that sets the macros of a condition, if any."""
     macros = [name for name in _NAME.findall(condition.operand) if name not in {*given, "defined"}]
     if "__CUDA_ARCH__" in condition.operand and re.search(r"\bsm_\d", condition.operand):
         return ": __CUDA_ARCH__ is a number, so write 900 in place of sm_90"

@@ -68,8 +68,8 @@ class FailedCompile:
     def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
         """Return lines for pyproject.toml that set macros or options, to be put at the end of a hint.
 
-        If a [[source]] table already sets one of the macros or options, the lines are a [[source]] table,
-        because [[source]] tables take precedence.
+        [[source]] tables take precedence over the project's settings. So the lines are a [[source]] table if
+        such a table already sets one of the macros or options.
         """
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options
@@ -97,7 +97,7 @@ class FailedCompile:
                 yield Location(produced.producer), written
 
     def shared_entry(self, path: str, name: str) -> str | Mapping[str, Any] | None:
-        """Return the entry of `instantiate` for *name*, if its table is also for the source at *path*."""
+        """Return the entry of `instantiate` for *name*, if the entry also applies to the source at *path*."""
         rules = (rule for _index, rule in self._rules() if path != self.path and name in rule.instantiate)
         shared = (rule for rule in rules if glob_regex(rule.path).fullmatch(path))
         return next((rule.instantiate[name].written for rule in shared), None)
@@ -145,7 +145,7 @@ class FailedCompile:
 
 
 def _asking(rule: SourceRule, name: str) -> Iterator[WrittenInstantiation]:
-    """Yield the entries of `instantiate` in a [[source]] table that are equal to *name* except for spaces."""
+    """Yield the entries of a table's `instantiate` that are equal to *name* except for spaces."""
     wanted = "".join(name.split())
     return (entry for each, entry in rule.instantiate.items() if "".join(each.split()) == wanted)
 

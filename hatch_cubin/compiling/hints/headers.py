@@ -126,7 +126,10 @@ def _leading_nowhere(failed: FailedCompile) -> Iterator[Step]:
 
 
 def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence[tuple[str, str]]) -> str:
-    """Return a hint for a missing header. The lines to paste contain *everything* that is missing."""
+    """Return a hint for a missing header.
+
+    The hint contains lines to paste for all missing headers (*everything*).
+    """
     if (hint := host_code.about_header(name)) is not None:
         return hint
     if folder_of(name, includer, failed) is not None:
@@ -146,7 +149,7 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
 
 
 def _about_path(name: str, includer: str) -> str:
-    """Return a hint for a header whose name resembles no name that would be found."""
+    """Return a hint for a missing header, if no header with a similar name exists."""
     if name.startswith("../"):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(includer), name))
         return f"this path leads to {path}{_OUTSIDE if path.startswith('../') else _INSIDE}"
@@ -154,13 +157,13 @@ def _about_path(name: str, includer: str) -> str:
 
 
 def _is_produced(name: str, failed: FailedCompile) -> bool:
-    """Return whether *name* is not a file of the project, but a text that a producer returned."""
+    """Return whether the source *name* comes from a producer (a Python function), not from a file."""
     paths = [path for path in failed.sources if path.rpartition("/")[2] == name.rpartition("/")[2]]
     return any(not failed.tree.disk_path(path).is_file() for path in paths)
 
 
 def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:
-    """Return a hint for a header whose name differs only slightly from a name that would be found."""
+    """Return a hint for a missing header, if a header with a similar name exists."""
     inside = name.replace("\\", "/").rpartition("/include/")[2].lstrip("/")
     stem = inside.rpartition(".")[0] or inside
     for each in (inside, *(f"{stem}{suffix}" for suffix in (*HEADER_SUFFIXES, ""))):
@@ -178,7 +181,7 @@ def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:
 
 
 def _from(includer: str, header: str, failed: FailedCompile) -> str:
-    """Return the path for an `#include` in *includer*: only a name if the header is in a source root."""
+    """Return the path by which the file *includer* can include a header."""
     if failed.tree.source_root_of(header) is not None:
         return posixpath.basename(header)
     return posixpath.relpath(header, posixpath.dirname(includer) or ".")

@@ -205,7 +205,7 @@ def _with_runtime(failed: FailedCompile) -> str:
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
 ) -> Explanation | None:
-    """Report only one of the errors *like_it*, if possible an error in the project's code, with a hint."""
+    """Report one of the equal errors *like_it* with a hint, if possible an error in the project's code."""
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])

@@ -191,7 +191,10 @@ def _parts(text: str) -> list[str]:
 
 
 def _parameter(text: str) -> TemplateParameter:
-    """Parse one parameter of a template. If the syntax is not known, the whole text becomes the type."""
+    """Parse one parameter of a template declaration.
+
+    If the syntax is not known, the whole text becomes the type.
+    """
     written = text if re.search(r"[<(]", text) else text.partition("=")[0]
     plain = " ".join(written.replace("...", " ").split())
     match = re.search(r"\w+$", plain)

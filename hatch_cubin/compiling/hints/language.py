@@ -114,7 +114,7 @@ def _about_syntax(error: Diagnostic) -> str | None:
 
 
 def _standard(error: Diagnostic, failed: FailedCompile) -> str | None:
-    """Return the C++ standard that the code in an error needs; None if the configured one is enough."""
+    """Return the C++ standard that the code in an error needs; None if the project already uses it."""
     if match := _LATER.search(error.text):
         return match[1] or match[2]
     code, mark = (*error.context[:2], "", "")[:2]

@@ -14,7 +14,7 @@ _LINE = re.compile(r"(?:^|(?<=: ))(options|define|exclude|include-dirs|header-pa
 
 
 def merge_hints(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems with changed hints: a line that sets a key contains the values of all hints."""
+    """Return the problems with merged hints: the line for a key contains the values of all hints."""
     merged: dict[str, Any] = {}
     for problem in problems:
         if match := _LINE.search(problem.hint or ""):

@@ -165,9 +165,9 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 
 
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report undefined names that are probably macros, or types whose namespace is missing.
+    """Report undefined names that are probably macros, or types without their namespace.
 
-    Names of macros are in capital letters, or are keys in the source's name.
+    A name is probably a macro if it is in capital letters, or if the name of a produced source contains it.
     """
     values = dict(failed.module.source.variant)
     macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}

@@ -27,7 +27,7 @@ class Sizes(TypedDict):
 class MovedKernel(TypedDict):
     """A kernel that was added or removed for some archs.
 
-    *whole*: whether the kernel was added or removed for all archs.
+    *whole* is true if the kernel was added or removed for all archs.
     """
 
     module: str
@@ -150,9 +150,10 @@ def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff
 
 
 def _named_by_source(facts: BundleFacts | None) -> BundleFacts | None:
-    """Return facts in which modules of a library's calls have the path of their source as their name.
+    """Return facts about a bundle that name each recorded call of a library by the path of its source.
 
-    The key in the name of such a module changes with each edit of the source.
+    The libraries are CuPy and cuda.core. The manifest names a call by a key, which changes with each edit of
+    the source.
     """
     if facts is None:
         return None

@@ -132,7 +132,7 @@ class Companions:
 
 @contextlib.contextmanager
 def companions_of(bundle: Bundle, manifest: Manifest) -> Iterator[Companions]:
-    """Yield the companion wheels of a bundle, and close these wheels at the end."""
+    """Open the companion wheels of a bundle for a `with` block."""
     with contextlib.ExitStack() as opened:
         yield Companions(bundle, manifest, opened)
 
@@ -182,7 +182,7 @@ def read_description(opened: OpenedWheel) -> dict[str, Any]:
 
 
 def fits_manifest(package: str, said: Mapping[str, Any], manifest: Manifest) -> bool:
-    """Return whether a companion has exactly the files that the main wheel's manifest lists for it."""
+    """Return whether a companion wheel has exactly those files that the main wheel's manifest lists."""
     blocks = manifest.blocks or {}
     entries = (entry for module in manifest.modules for entry in module.entries)
     digests = {

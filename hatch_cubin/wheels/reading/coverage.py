@@ -30,7 +30,10 @@ class ShippedUnit(NamedTuple):
 
 
 class ServedGpu(TypedDict):
-    """The code that a GPU loads for a kernel. *arch* is None if the kernel cannot run on the GPU."""
+    """The code that a GPU loads for a kernel.
+
+    The field *arch* is None if the kernel cannot run on the GPU.
+    """
 
     gpu: str
     arch: str | None
@@ -42,7 +45,7 @@ class ServedGpu(TypedDict):
 class KernelCover(TypedDict):
     """A kernel of a module, the archs that it is compiled for, and the code that each GPU loads.
 
-    *absent_from*: the archs for which the module has code, but without this kernel.
+    *absent_from* are the archs for which the module has code, but without this kernel.
     """
 
     module: str
@@ -65,7 +68,7 @@ class GpuCover(TypedDict):
 class AffectedKernels(TypedDict):
     """Kernels that cannot run, or have only PTX, on the same GPUs.
 
-    *absent_from*: the archs for which the modules of all these kernels have code, but without the kernels.
+    *absent_from* are the archs for which the modules of all these kernels have code, but without the kernels.
     """
 
     absent_from: list[str]
@@ -153,7 +156,7 @@ def unserved_kernels(covers: Iterable[KernelCover]) -> list[AffectedKernels]:
 
 
 def ptx_only_kernels(covers: Sequence[KernelCover]) -> list[AffectedKernels]:
-    """Return the kernels that have only PTX for a GPU, while other kernels have machine code for it."""
+    """Return the kernels that have only PTX for a GPU for which other kernels have machine code."""
     counts = count_by_gpu(covers)
     usual = {count["gpu"] for count in counts if count["cubin"]}
     return _group_by_gpus(

@@ -70,7 +70,7 @@ class SplittableWheel(NamedTuple):
 
     @property
     def metadata(self) -> str:
-        """The path of the wheel's .dist-info folder."""
+        """The path of the wheel's `.dist-info` folder."""
         return self.home.place.partition("/")[0]
 
 
@@ -127,7 +127,7 @@ def manifest_of_part(
 ) -> bytes:
     """Return a bundle's manifest with the additional fields *said*.
 
-    The function *changed* changes each entry.
+    For each compiled file, *changed* receives the manifest's entry, and returns the entry to write.
     """
     data = bundle.read("manifest.json")
     try:

@@ -62,7 +62,7 @@ def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
 
 
 def capabilities_of(manifest: Manifest, capabilities: Iterable[int]) -> list[int]:
-    """Return those compute capabilities in *capabilities* for which installers choose a wheel or variant."""
+    """Return only the capabilities of those GPUs for which installers choose this wheel or variant."""
     if manifest.wheel_variant is None:
         return [*capabilities]
     numbers, name = _capabilities_of_code(manifest), manifest.wheel_variant["label"]
@@ -119,7 +119,10 @@ def read_labels(data: bytes) -> list[str]:
 
 
 def files_with(manifest: Manifest, units: Collection[ModuleAndArch]) -> set[str]:
-    """Return the names of the files that contain the compiled code of *units* (modules for one arch)."""
+    """Return the names of the files with the compiled code of *units*.
+
+    A unit is a module for one arch.
+    """
     return {
         entry.file
         for module in manifest.modules
@@ -146,7 +149,7 @@ def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
 def _choices(module: ManifestModule) -> set[ShippedArchs]:
     """Return the sets of archs from which the loader chooses.
 
-    One set contains all archs of the module, and each kernel has a set.
+    There is a set with all archs of the module, and a set with the archs of each kernel.
     """
     entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}
