@@ -202,9 +202,8 @@ def reported(
     An exception of any other type is not caught, unless a terminal or a CI service would read text in its
     traceback as a command.
 
-    *outcome* is printed after the count of problems, such as "; no wheel was built". *folder*: the folder to
-    which the paths in the problems are relative. *verbose*: whether each message lists all locations of its
-    problem.
+    *outcome* is printed after the count of problems, such as "; no wheel was built". The paths in the
+    problems are relative to *folder*. If *verbose* is true, each message lists all locations of its problem.
     """
     try:
         yield

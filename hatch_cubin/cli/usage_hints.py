@@ -52,7 +52,7 @@ _BESIDE = {
 def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: Options) -> str | None:
     """Return a hint for the first of the *unknown* arguments, which *verb* does not accept.
 
-    *arguments*: all arguments of the command. *options*: the arguments that each verb accepts.
+    *arguments* are all arguments of the command. *options* are the arguments that each verb accepts.
     """
     own, first = options[verb], unknown[0]
     if not first.startswith("-"):

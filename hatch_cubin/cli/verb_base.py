@@ -71,7 +71,10 @@ def output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
-    """Add the argument that names wheels, folders and packages. *number*: the `nargs` of argparse."""
+    """Add the argument that names wheels, folders and packages.
+
+    *number* is passed to argparse as `nargs`.
+    """
     parser.add_argument(
         "wheels",
         metavar="WHEEL|DIR|PACKAGE",

@@ -120,7 +120,7 @@ def is_misnamed_wrapper(text: str) -> bool:
 def key_meant(key: str, table: object = "") -> str | None:
     """Return a hint with the right key for a name that setup scripts or CMake use for the same setting.
 
-    *table*: "source", "module" or "producer" if the name is in a table such as `[[source]]`.
+    *table* is "source", "module" or "producer" if the name is in a table such as `[[source]]`.
     """
     name = key.lower().replace("_", "-")
     if name in _SWITCHES and not table:

@@ -125,7 +125,7 @@ def check(option: str) -> str:
 def hint(option: str, *, alone: bool = False) -> str | None:
     """Return a hint for a wrong option of ptxas: the likely correct option, or the page with all options.
 
-    *alone*: whether the user wrote the option as a string and not as an element of an array. If this string
+    *alone* is true if the user wrote the option as a string and not as an element of an array. If this string
     contains several options, the hint shows an array.
     """
     name = option.partition("=")[0]

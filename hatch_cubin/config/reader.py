@@ -285,7 +285,7 @@ def _cut(text: str) -> str:
 class ArrayCheck:
     """Checks each string of an array, and reports a wrong string with a hint from the function *about*.
 
-    *further*: a check that also depends on other keys.
+    *further* is a check that also depends on other keys.
     """
 
     def __init__(
@@ -603,7 +603,7 @@ def _array(
 ) -> tuple[dict[str, Any], ...]:
     """Return the valid tables of an array of tables.
 
-    *required*: the keys that each table must have, with examples.
+    *required* are the keys that each table must have, with examples.
     """
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")

@@ -114,7 +114,7 @@ def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None
 def variable(name: str, field: str, text: str, check: Callable[[str], Any] | None) -> str | None:
     """Return a hint for an environment variable with a wrong value: the likely correct value.
 
-    *field*: the field of `Config` that the variable sets. *check*: the check of the value, or None for a
+    *field* is the field of `Config` that the variable sets. *check* is the check of the value, or None for a
     variable that can only be on or off.
     """
     if name in SWITCHES:

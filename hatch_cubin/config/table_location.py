@@ -77,9 +77,9 @@ Folder = str | os.PathLike[str]
 class NoTableError(ConfigError):
     """The project's build backend finds no configuration of hatch-cubin where it looks for the configuration.
 
-    *place*: the location where the build backend looks for the configuration. *unread*: the location of a
-    table that the build backend does not read, if there is one. *alternative*: advice that follows the advice
-    to rename the table.
+    *place* is the location where the build backend looks for the configuration. *unread* is the location of a
+    table that the build backend does not read, if there is one. *alternative* is advice that follows the
+    advice to rename the table.
     """
 
     def __init__(

@@ -1,11 +1,11 @@
-"""One list of all inputs that can change the compiled result of a unit (a module for one arch).
+"""List all inputs that can change the compiled result of a unit (a module for one arch).
 
 Cache keys, cache records, the command `explain`, the lock file and the bill of materials all use this list.
 
-If this list did not contain an input, the input could change a result without changing the result's cache
-key. So `tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's
-configuration, and fails if no row of the list shows the change. The test `test_ingredients.py` lists the
-fields that cannot change a result.
+If an input were missing from this list, it could change a result without changing the result's cache key. So
+`tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's configuration, and
+fails if no row of the list shows the change. The test `test_ingredients.py` lists the fields that cannot
+change a result.
 """
 
 from __future__ import annotations

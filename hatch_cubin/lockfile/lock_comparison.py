@@ -126,7 +126,7 @@ def _header_facts(job: Job) -> dict[str, Any]:
 def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
     """Return whether files that are not in the lock file can change which headers a source reads.
 
-    This is so if an include in the project can mean any file, or if a header has an absolute path.
+    Such files exist if an include in the project can mean any file, or if a header has an absolute path.
     """
     outside = {root.tree for root in search if root.tree}
     return (

@@ -95,12 +95,18 @@ class Module(CompileSettings):
 
     @property
     def short_name(self) -> str:
-        """The module's name in tables; for a library's call, with only the first digits of its key."""
+        """The module's name in tables.
+
+        For a call of CuPy or cuda.core, only the first digits of its key.
+        """
         return self.name[: len(f"{self.front}:") + 12] if self.front else self.name
 
     @property
     def title(self) -> str:
-        """The module's name in messages; for a library's call, the shorter path of its source."""
+        """The module's name in messages.
+
+        For a call of CuPy or cuda.core, the path of its source.
+        """
         return self.source.path if self.front else self.name
 
     @property
@@ -450,7 +456,10 @@ def _module_of_call(
 
 
 def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
-    """Raise ConfigError if a library's call has PTX as its source, or if a [[source]] table changes it."""
+    """Raise ConfigError if the source of a call is PTX, or if a [[source]] table would change the call.
+
+    A call is a use of CuPy or cuda.core that compiles a text, and whose text this build compiles instead.
+    """
     problems = [
         problem(
             "setting-changes-call",
@@ -481,7 +490,7 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
 
 
 def _keys_that_change_calls(rule: SourceRule) -> list[str]:
-    """Return those keys of a [[source]] table that would change the machine code of a library's call."""
+    """Return those keys of a [[source]] table that would change the code of a call of CuPy or cuda.core."""
     names = {
         "define" if each.name == "undefined" else each.name
         for each in fields(rule)

@@ -20,7 +20,7 @@ _ENVIRON_KEY = re.compile(r"KeyError: ['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
 class Answer(NamedTuple):
     """The end of a producer's process: its exit status (None after a time-out), its output, and its answer.
 
-    *stacks*: after a time-out, the frames of all threads, as `faulthandler` writes them.
+    After a time-out, *stacks* contains the frames of all threads, as `faulthandler` writes them.
     """
 
     status: int | None

@@ -229,7 +229,10 @@ class Watch:
 
 
 class WatchedEnviron(type(os.environ)):  # type: ignore[misc]
-    """The environment variables of the process. It records which absent variables the project asks for."""
+    """The environment variables of the process.
+
+    The class records which missing variables the project's code asks for.
+    """
 
     absent: dict[str, None]
 

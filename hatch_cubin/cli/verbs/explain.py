@@ -188,7 +188,7 @@ def _gpu(
 ) -> dict[str, Any]:
     """Return the code of each module that the GPU in *args* would load, for *kernel* or for any kernel.
 
-    *absent*: the reason why the project is not compiled for exactly this GPU's arch.
+    *absent* is the reason why the project is not compiled for exactly this GPU's arch.
     """
     from ...explaining import arch_choice
 

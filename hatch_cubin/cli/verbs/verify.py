@@ -178,14 +178,14 @@ class _Rebuilder:
     def note_whole(self, bundle: Bundle) -> None:
         """Note the manifest of a main wheel.
 
-        It contains the digests of all files in the companion wheels.
+        The manifest contains the digests of all files in the companion wheels.
         """
         self._wholes[file_digest(bundle.read("manifest.json"))] = manifest_of(bundle)
 
     def note_part(self, opened: OpenedWheel, said: Mapping[str, Any] | None) -> None:
         """Note the description of a companion wheel, to compare the wheel later.
 
-        *said*: the content of companion.json, or None if this file is damaged.
+        *said* is the content of companion.json, or None if this file is damaged.
         """
         if said is not None:
             self._parts[opened.path] = (opened.companion or "", said)

@@ -81,7 +81,7 @@ def check(
 ) -> CheckResult:
     """Check a wheel, folder or package.
 
-    *capabilities*: the GPUs on which all kernels must run. By default, all kernels must run on the GPUs of
+    *capabilities* are the GPUs on which all kernels must run. By default, all kernels must run on the GPUs of
     all archs in the wheel. *excepted*: globs for exceptions. The globs of `--except` select exceptions. A
     kernel or module that matches a glob need not run on all GPUs. A module that matches a glob may be
     compiled for a debugger. A file of GPU code that matches a glob may be outside the bundle.
@@ -200,7 +200,7 @@ def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
 def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     """Return a hint for kernels that cannot run on *gpus*.
 
-    *absent_from*: the archs for which the code of the source does not contain the kernels. If a GPU loads
+    *absent_from* are the archs for which the code of the source does not contain the kernels. If a GPU loads
     code for such an arch, adding another arch would not help.
     """
     shipped = [(arch, 0) for arch in absent_from]

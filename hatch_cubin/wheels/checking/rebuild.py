@@ -130,7 +130,7 @@ def compare(
 ) -> RebuildComparison:
     """Compare a bundle with a rebuilt bundle: keys, bytes and kernel names of the code, and all other files.
 
-    *elsewhere*: the names of files that are not compared, because they are in missing wheels.
+    *elsewhere* are the names of files that are not compared, because they are in missing wheels.
     """
     ours, theirs = (read_manifest(files["manifest.json"]) for files in (shipped, rebuilt))
     our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))

@@ -76,7 +76,7 @@ def size_problem(opened: OpenedWheel, max_size: int) -> Problem | None:
 def remove_large_wheel(path: str, max_size: int, where: Location) -> NoReturn:
     """Remove a wheel that is larger than *max_size*, and raise BundleError with suggestions.
 
-    *where*: the line of the table that sets `max-size`.
+    *where* is the line of the table that sets `max-size`.
     """
     name, total = os.path.basename(path), os.path.getsize(path)
     what = f"{name} has {decimal(total)}, but max-size allows only {decimal(max_size)}"

@@ -22,7 +22,7 @@ _CODE_NAMES = re.compile(r".*\.(?:cubin|fatbin)", re.IGNORECASE | re.DOTALL)
 def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterator[Problem]:
     """Yield a problem for each file of GPU code outside the bundles, and for each misplaced bundle.
 
-    *excepted*: globs for the paths of files that may be outside the bundles.
+    *excepted* are globs for the paths of files that may be outside the bundles.
     """
     if opened.archive is None:
         return

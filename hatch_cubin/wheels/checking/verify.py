@@ -34,7 +34,10 @@ _GENERATOR = "hatch-cubin"
 
 
 def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
-    """Yield the problems of a bundle. *in_wheel*: whether files for editable installs are forbidden."""
+    """Yield the problems of a bundle.
+
+    *in_wheel* is true if files for editable installs are forbidden.
+    """
     try:
         manifest = manifest_of(bundle)
     except BundleError as exc:
@@ -86,10 +89,7 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def is_built_by_this_version(manifest: Manifest) -> bool:
-    """Return whether this version of hatch-cubin built a bundle.
-
-    If so, all details can be checked.
-    """
+    """Return whether this version of hatch-cubin built a bundle, so that all details can be checked."""
     return manifest.generator == (_GENERATOR, __version__)
 
 

@@ -43,8 +43,8 @@ class FileElsewhereError(BundleError):
 class Bundle:
     """The files of a bundle: their names, their compressed sizes, and a function that reads a file.
 
-    *not_files*: a description of each item in the folder that is not a file. Such items are never opened,
-    because reading a pipe could wait forever.
+    *not_files* describes each item in the folder that is not a file. Items that are not files are never
+    opened, because reading a pipe could wait forever.
     """
 
     place: str
@@ -104,8 +104,7 @@ def _matching_paths(word: str) -> list[str]:
 def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
     """Open a wheel, a folder, or an installed package by its import name. The package is not imported.
 
-    *companions*: whether a companion wheel, which does not contain a bundle, may be opened. By default, a
-    companion wheel is an error.
+    A companion wheel, which does not contain a bundle, may be opened only if *companions* is true.
     """
     if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):  # for example a pipe
         raise BundleError(problem("not-a-regular-file", "is neither a file nor a folder", Location(what)))
@@ -123,7 +122,10 @@ def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
 
 
 def package_at(place: str) -> str:
-    """Return the import package that contains a bundle. *place*: the path of the bundle in its wheel."""
+    """Return the import package that contains a bundle.
+
+    *place* is the path of the bundle in its wheel.
+    """
     return installed_path(place).removesuffix(f"/{BUNDLE_FOLDER}").replace("/", ".")
 
 
@@ -134,7 +136,9 @@ def installed_path(name: str) -> str:
 
 
 def may_be_package(place: str, package: str) -> bool:
-    """Return whether a bundle can belong to *package*. *place*: the path of the bundle in its wheel.
+    """Return whether a bundle can belong to *package*.
+
+    *place* is the path of the bundle in its wheel.
 
     The parent folders of the package in *place* may be namespace packages, or ordinary folders.
     """

@@ -62,7 +62,7 @@ class KernelFacts(TypedDict):
 class UnitFacts(TypedDict):
     """The compiled code of a module for one arch.
 
-    *digests*: the digest of the whole code, and of each part such as the relocations.
+    *digests* contains the digest of the whole code, and of each part such as the relocations.
     """
 
     module: str
