@@ -25,7 +25,7 @@ _SHOWN = 8  # the line of text names at most this many workers; the JSON file li
 
 
 def report(project: Project, jobs: Sequence[Job], results: Results, seconds: float) -> None:
-    """If all compiles succeeded, print how many results came from the cache and how many were compiled."""
+    """Print how many results came from the cache, and how many were compiled, if all compiles succeeded."""
     if results.failed or results.missing:
         return
     total, compiled = len(results.done), len(results.seconds)

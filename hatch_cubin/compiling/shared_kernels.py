@@ -21,20 +21,24 @@ def shared_kernel_notes(
 ) -> list[str]:
     """Return a message for each group of modules that have kernels of the same name.
 
+    Groups of which producers returned all modules are left out: programs find such modules by their names.
     *texts_of* returns the texts of a unit's source and of the project's headers, by path.
     """
     units: dict[str, Unit] = {}
+    of_files: set[str] = set()
     modules: dict[str, set[str]] = defaultdict(set)
     for unit, compiled in done.items():
         module = unit.module
         # The loader does not load object files, and finds the kernels of a library's call by a key.
         if not (module.part_of or module.front):
             units[module.base] = unit
+            if module.source.produced is None:
+                of_files.add(module.base)
             for kernel in compiled.kernels:
                 modules[kernel].add(module.base)
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for kernel, having in modules.items():
-        if len(having) > 1:
+        if len(having) > 1 and having & of_files:
             groups[tuple(sorted(having))].append(kernel)
     notes = []
     for bases, kernels in sorted(groups.items()):

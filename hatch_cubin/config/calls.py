@@ -1,4 +1,7 @@
-"""Turn the options of a call of a library's compiler, such as CuPy's, into the settings of a source. Pure."""
+"""Turn the compiler options of a call of CuPy or cuda.core into the settings of a source.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ class _Option(NamedTuple):
 
 
 def with_settings(values: Mapping[str, Any], place: TableLocation, report: Report) -> dict[str, Any]:
-    """Return the values of a [[source]] table; settings replace the library's call that `as` describes.
+    """Return the values of a [[source]] table.
+
+    A call of CuPy or cuda.core in `as` becomes settings.
 
     *report* is called with each problem, and with the path of its key inside the table.
     """
@@ -79,7 +84,7 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
 
 
 def _joined(first: OptionValue, second: OptionValue) -> OptionValue:
-    """Return the value of an option that is set twice: the values of both lists, or the second value.
+    """Return the value of an option that is set twice: both lists joined, or only the second value.
 
     The result can have a value twice, because ptxas uses the last of two values.
     """

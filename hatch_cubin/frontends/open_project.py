@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _OWN_SECTION = re.compile(r"^\[(?:tool[.:])?(?:hatch[-_])?cubins?\b", re.MULTILINE)
 _LOADER_PYTHON = 10  # the loader in a wheel needs Python 3.10 or later
 _LOWEST_PYTHON = re.compile(r"(?:>=?|~=)\s*3\.(\d+)")
+_PYTHON_REQUIRES = re.compile(r"^python_requires\s*=\s*(.*)", re.MULTILINE)
 _NOT_SHIPPED = {"benchmarks", "docs", "examples", "test", "tests"}  # folders that wheels do not contain
 
 
@@ -88,7 +89,7 @@ def require_compiler(project: Project) -> None:
 
 
 def _needing(project: Project, missing: list[str]) -> tuple[Location | None, str]:
-    """Return the place of the setting that needs the *missing* packages, and words for this setting."""
+    """Return the location of the setting that needs the *missing* packages, and a name for the setting."""
     from ..toolkit import requirements
 
     config, variables = project.config, project.config.replaced
@@ -148,22 +149,32 @@ def build_warnings(project: Project) -> Iterator[Problem]:
 def _older_pythons(root: Path) -> Iterator[Problem]:
     """Yield a warning if the project allows a version of Python that is too old for the loader."""
     pyproject, _backend = table_location.read_project(root)
-    allowed = str(table_location.inside(pyproject, "project").get("requires-python", ""))
+    in_setup_cfg = _PYTHON_REQUIRES.search(_setup_cfg(root))
+    if in_setup_cfg and "project" not in pyproject:
+        key, quote, allowed, where = "python_requires", "", in_setup_cfg[1], Location("setup.cfg")
+    else:
+        key, quote = "requires-python", '"'
+        allowed = str(table_location.inside(pyproject, "project").get(key, ""))
+        where = table_location.place_of(root, ("project",)).of(key)
     lowest = max(map(int, _LOWEST_PYTHON.findall(allowed)), default=_LOADER_PYTHON)
     if lowest < _LOADER_PYTHON:
-        where = table_location.place_of(root, ("project",)).of("requires-python")
-        what = f"requires-python allows Python 3.{lowest}, but the loader needs Python 3.{_LOADER_PYTHON}"
+        what = f"{key} allows Python 3.{lowest}, but the loader needs Python 3.{_LOADER_PYTHON}"
         right = _LOWEST_PYTHON.sub(f">=3.{_LOADER_PYTHON}", allowed)
-        yield problem("python-too-old", what, where, f'requires-python = "{right}"')
+        yield problem("python-too-old", what, where, f"{key} = {quote}{right}{quote}")
+
+
+def _setup_cfg(root: Path) -> str:
+    path = root / "setup.cfg"
+    return path.read_text("utf-8", "replace") if path.is_file() else ""
 
 
 def _in_setup_cfg(project: Project) -> Iterator[Problem]:
     """Yield a warning if setup.cfg contains settings for hatch-cubin, because no build reads them."""
-    path, place = project.root / "setup.cfg", project.config.place
-    if path.is_file() and _OWN_SECTION.search(path.read_text("utf-8", "replace")):
+    place = project.config.place
+    if _OWN_SECTION.search(_setup_cfg(project.root)):
         what = "has settings of hatch-cubin, but no build reads them in this file"
         hint = f"move the settings to {place} in {place.file}"
-        yield problem("table-in-wrong-place", what, Location(path.name), hint)
+        yield problem("table-in-wrong-place", what, Location("setup.cfg"), hint)
 
 
 def _installed_late(root: Path) -> Iterator[Problem]:
@@ -238,9 +249,9 @@ def with_package(project: Project, folder: Path) -> Project:
 def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
     """Return the project, configured to put the kernels into the package that contains one of *bundles*.
 
-    *bundles*: folders named _cubins in the project, from the command line or from a finished wheel. They are
-    used only if neither the configuration nor the build backend names the package. If several packages match,
-    the project is returned unchanged.
+    *bundles* are folders named _cubins in the project, from the command line or from a finished wheel. These
+    folders matter only if neither the configuration nor the build backend names the package. If several
+    packages match, the project is returned unchanged.
     """
     import os
     from pathlib import Path
@@ -264,7 +275,7 @@ def _declares_packages(backend: str) -> bool:
 
 
 def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the package that the key `package-dir` names, with its folder; None without this key."""
+    """Return the package in the folder `package-dir`, with this folder; None without this setting."""
     if (folder := values.get("package_dir")) is None:
         return None
     from ..project.source_roots import ProjectTree

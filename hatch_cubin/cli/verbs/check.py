@@ -14,9 +14,10 @@ import argparse
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from ...common import arch_names
 from ...common.arch_names import split_specs
 from ...config import table_location
 from ...config.config import parse_config
@@ -86,6 +87,8 @@ def run(args: argparse.Namespace) -> Answer:
         shown += check_sections(path, verdict)
         problems += verdict.problems
         warnings += verdict.warnings
+    if table is not None:
+        warnings += _archs_not_shipped(args.project, verdicts)
     known = exceptable_names(checked for verdict in verdicts for checked in verdict.bundles)
     unmatched = [glob for glob in args.spared if known and not any(map(glob_regex(glob).fullmatch, known))]
     warnings += (_matches_nothing(glob, known) for glob in unmatched)
@@ -145,6 +148,21 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
         project = open_project.open_project(folder, os.environ, None, verbose=False)
         warnings += open_project.build_warnings(project)
     return f"{place.file} {place}", (), warnings
+
+
+def _archs_not_shipped(folder: str, verdicts: Iterable[CheckResult]) -> Iterator[Problem]:
+    """Yield a warning if the table lists archs for which the wheels contain no code."""
+    kernels = [kernel for verdict in verdicts for bundle in verdict.bundles for kernel in bundle["kernels"]]
+    settings, place, _backend = table_location.find_table(folder)
+    environ = {**os.environ, "HATCH_CUBIN_ARCHS": ""}  # the archs of the table, and not those of the variable
+    listed = parse_config(settings, place, environ).archs
+    shipped = {arch for kernel in kernels for arch in kernel["archs"]}
+    targets = arch_names.expand([each for each in listed if each not in arch_names.GROUPS], (), ())
+    missing = [arch for arch in (str(target.arch) for target in targets) if arch not in shipped]
+    if kernels and missing:
+        what = f"no checked wheel contains code for {', '.join(missing)}, which 'archs' lists"
+        hint = "perhaps HATCH_CUBIN_ARCHS was set in the build, or 'archs' of source tables replaces this key"
+        yield problem("arch-not-shipped", what, place.of("archs"), hint)
 
 
 def _budget(folder: str) -> int | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hatch_cubin.compiling.shared_kernels import shared_kernel_notes
+from hatch_cubin.config.config import SourceRule
 from hatch_cubin.planning.unit_plan import Module
+from hatch_cubin.project.source import Production
 
 from .test_missing_kernels import done, module
 
@@ -49,3 +51,11 @@ def test_variants_object_files_and_calls_are_not_told() -> None:
     variants = [(replace(a, variant=(("N", value),)), "k") for value in ("1", "2")]
     assert notes(*variants, (replace(module("b"), part_of="m"), "k")) == []
     assert notes((a, "k"), (replace(module("c"), front="cupy"), "k")) == []
+
+
+def test_modules_that_producers_returned_are_not_told() -> None:
+    rule = SourceRule(path="k.cu")
+    made = Production(producer="gen.py", by="gen.py:sources", file="k.cu", base="k", rule=rule, settings={})
+    produced = [replace(each, source=replace(each.source, produced=made)) for each in map(module, ("a", "b"))]
+    assert notes(*((each, "k") for each in produced)) == []
+    assert len(notes(*((each, "k") for each in produced), (module("c"), "k"))) == 1

@@ -249,6 +249,30 @@ def test_a_python_that_is_too_old_for_the_loader_is_warned_of(
     assert said == ([] if lowest is None else [f"{what} [python-too-old]\n{hint}"])
 
 
+@pytest.mark.parametrize(
+    ("written", "project", "expected"),
+    [
+        ("python_requires = >=3.8", "", ["setup.cfg"]),
+        ("python_requires =\n    >=3.8,<4", "", ["setup.cfg"]),
+        ("python_requires = >=3.10", "", []),
+        (
+            "python_requires = >=3.8",
+            '[project]\nname = "demo"\nversion = "1"\nrequires-python = ">=3.10"\n',
+            [],
+        ),
+    ],
+)
+def test_a_python_in_setup_cfg_that_is_too_old_is_warned_of_if_setuptools_reads_it(
+    tmp_path: Path, written: str, project: str, expected: list[str]
+) -> None:
+    text = ASKS.format("setuptools", "setuptools.build_meta") + 'package = "a"\n' + project
+    files = {"pyproject.toml": text, "src/a/__init__.py": "", "src/a/k.cu": ""}
+    write_tree(tmp_path, {**files, "setup.cfg": f"[metadata]\nname = demo\n[options]\n{written}\n"})
+    told = [each for each in door.build_warnings(_opened(tmp_path)) if each.code == "python-too-old"]
+    assert [str(each.where) for each in told] == expected
+    assert [str(each.hint).partition(",")[0] for each in told] == ["python_requires = >=3.10"] * len(expected)
+
+
 @pytest.mark.parametrize("section", ["hatch-cubin", "tool:hatch-cubin", "tool.hatch_cubin", "cubin"])
 def test_settings_in_setup_cfg_are_warned_of(tmp_path: Path, section: str) -> None:
     files = {"pyproject.toml": pyproject('package = "a"\n') + BOTH, "src/a/__init__.py": "", "src/a/k.cu": ""}

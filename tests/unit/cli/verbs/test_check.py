@@ -226,7 +226,7 @@ def test_a_wheel_without_kernels(tmp_path: Path, command: Command, *, skipped: b
     assert answer.code == 1
     what = "does not contain any kernel [no-kernels]"
     assert answer.err[0] == f"hatch-cubin: error: {wheel}/demo/_cubins: {what}"
-    assert "'hatch-cubin plan'" in answer.err[1]
+    assert ("HATCH_CUBIN_SKIP" if skipped else "'hatch-cubin plan'") in answer.err[1]
 
 
 def test_no_bundle_at_all(tmp_path: Path, command: Command) -> None:
@@ -459,6 +459,19 @@ def test_without_a_project_wheels_are_checked_and_a_table_is_missed(
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert facts(command, wheel)["max_size"] is None
     assert command("check", wheel, "--table").errors == [Coded("not-a-project", "", "elsewhere")]
+
+
+def test_archs_of_the_table_that_no_wheel_has_are_a_warning(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    monkeypatch.setenv("HATCH_CUBIN_ARCHS", "sm_90")
+    in_project(tmp_path, 'archs = ["sm_80", "9.0", "100", "native"]', monkeypatch)
+    answer = check(command, wheel, "--table")
+    assert answer.code == 0
+    assert answer.err[0] == Coded("arch-not-shipped", "pyproject.toml:10", "sm_100, compute_100")
+    in_project(tmp_path, 'archs = ["sm_80", "sm_90"]', monkeypatch)
+    assert check(command, wheel, "--table").err == []
 
 
 def test_a_glob_that_matches_nothing_is_a_warning(tmp_path: Path, command: Command) -> None:
