@@ -26,7 +26,7 @@ _LINE_ENDS = {ord("\n"): "\\n"}
 
 
 class Location(NamedTuple):
-    """A location in a file of the project, written as compilers write it: `path:line`."""
+    """A location in a file of the project, in the form that compilers print: `path:line`."""
 
     path: str
     line: int | None = None
@@ -152,7 +152,7 @@ def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) 
 def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
     """Yield groups of problems.
 
-    Three or more problems with the same cause are one group; each other problem is alone.
+    Three or more problems with the same cause become a group; all others stay alone.
     """
 
     def cause(problem: Problem) -> tuple[str | None, ...]:
@@ -199,12 +199,11 @@ def reported(
 ) -> Iterator[None]:
     """Print the messages of a HatchCubinError and exit with code 1. Exit with code 130 after an interrupt.
 
-    An exception of any other type is not caught, unless its traceback has text that a terminal or a CI
-    service would read as a command.
+    An exception of any other type is not caught, unless a terminal or a CI service would read text in its
+    traceback as a command.
 
-    *outcome*: the text after the count of problems, such as "; no wheel was built". *folder*: the folder to
-    which the paths in the problems are relative. *verbose*: whether each message lists all locations of its
-    problem.
+    *outcome* is printed after the count of problems, such as "; no wheel was built". The paths in the
+    problems are relative to *folder*. If *verbose* is true, each message lists all locations of its problem.
     """
     try:
         yield
@@ -227,7 +226,7 @@ def reported(
 
 
 def _contain(error: Exception, display: Callable[[str], object]) -> None:
-    """If *error*'s traceback has text that a terminal or CI would run, print it with escapes, and exit."""
+    """If a traceback has text that a terminal or CI would obey, print it with escapes, and exit."""
     import traceback  # slow to import
 
     if (trace := "".join(traceback.format_exception(error))) != plain(trace):

@@ -56,7 +56,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Decorate a step of a build: a hint with a line for pyproject.toml also names the line's table."""
+    """Decorate a step of a build, so that hints name the table of pyproject.toml to which a line belongs."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -91,8 +91,8 @@ def build(
 
     The bill of materials (SBOM) is one of these files.
 
-    *noted*: whether to record facts about the build for later builds. A build with a temporary cache must not
-    do this, because its facts would replace the facts of other builds.
+    *noted* is true to record facts about the build for later builds. A build with a temporary cache must not
+    record facts, because they would replace the facts of other builds.
     """
     files, _sources = build_with_sources(project, noted=noted, require=require)
     return files
@@ -120,7 +120,7 @@ def build_held(
 ) -> tuple[dict[str, Content], list[str]]:
     """Return the compiled files for the wheel by name, and the paths of the files that were compiled.
 
-    *hold*: a folder for links to cached results. If *hold* is given, a cached result is returned as the
+    *hold* is a folder for links to cached results. If *hold* is given, a cached result is returned as the
     path of a link in this folder, and not as bytes.
     """
     if project.is_skipped:
@@ -170,9 +170,9 @@ def choose_plan(
 ) -> Plan:
     """Return the plan of a build: from cubin.lock if it matches the project, or else from the toolkit.
 
-    *require*: a function that is called before the toolkit is used, and that may raise an error with an
-    install command. *hold*: a folder for links to the cached results. *followed*: whether to search for
-    headers with the installed toolkit even if the lock file is used.
+    *require* is a function that is called before the toolkit is used. The function may raise an error with an
+    install command. *hold* is a folder for links to cached results. *followed* is true to search for headers
+    in the installed toolkit even if the lock file is used.
     """
     project.warn_of_variables()
     plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)
@@ -241,7 +241,8 @@ def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
 def make_plan(project: Project, sources: ProjectSources | None = None, *, in_part: bool = False) -> Plan:
     """Return the plan of a build without a lock file: every compile, with its headers and its cache keys.
 
-    *in_part*: whether to leave out modules with an unreadable header, which otherwise raises an error.
+    If *in_part* is true, modules with an unreadable header are left out; otherwise, such a header is an
+    error.
     """
     sources = with_producers(project, read_sources(project) if sources is None else sources)
     has_ptx = any(source.is_ptx for source in sources)
@@ -277,7 +278,7 @@ def attempt(
 ) -> Results:
     """Return the results of all compiles, including the failed compiles.
 
-    *packs*: whether to compress the results together if all compiles succeed.
+    If *packs* is true and all compiles succeed, the results are compressed together.
     """
     start = time.monotonic()
     user_folders.sweep()
@@ -302,7 +303,7 @@ def attempt(
                 from ..compiling.packing import pack  # lazy import: needed only with the key `pack`
 
                 results.packed = pack(project, _shipped(plan), results.done, cache, plan.recall)
-        report(project, results, seconds)
+        report(project, plan.jobs, results, seconds)
     return results
 
 
@@ -371,7 +372,10 @@ def _known(job: Job, compiled: Compiled, record: str) -> RecalledResult:
 
 
 def open_cache(project: Project, hold: Path | None = None) -> Cache:
-    """Return the project's cache. *hold*: a folder in which the cache makes links to its results."""
+    """Return the project's cache.
+
+    *hold* is a folder in which the cache makes links to its results.
+    """
     signing = None
     if project.uses_signatures:
         from ..cache.signing import signing_of  # lazy import: needed only for signatures
@@ -385,8 +389,8 @@ def build_in_place(project: Project, rebuild: layout.RebuildCommand, *, linked: 
 
     The kernels are not compressed, and files are added with which the loader notices edits of the sources.
 
-    *linked*: whether the editable install is a folder with links to these files. Linked files have to contain
-    the path of the project's folder.
+    *linked* is true if the editable install is a folder with links to these files. Linked files have to
+    contain the path of the project's folder.
     """
     notes = {}
     project = replace(project, config=replace(project.config, pack=False))
@@ -454,10 +458,10 @@ def _described(
 
 
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
-    """Return every file of the project that compiles may read: sources and headers.
+    """Return all files of the project that compiles may read: sources and headers.
 
-    *by_name*: leave out the files of producers, and headers that only an include with a computed name can
-    reach.
+    If *by_name* is true, leave out the files of producers, and headers that only an include with a computed
+    name can reach.
     """
     return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
 

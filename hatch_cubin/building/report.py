@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..common import file_access
@@ -13,6 +15,8 @@ from ..compiling.identical_variants import identical_variant_notes
 from ..compiling.missing_kernels import missing_kernel_notes
 from ..compiling.results import Results
 from ..compiling.shared_kernels import shared_kernel_notes
+from ..keys.jobs import Job
+from ..planning.unit_plan import Unit
 from ..project.project import Project
 
 FORMAT = 1
@@ -20,19 +24,27 @@ FORMAT = 1
 _SHOWN = 8  # the line of text names at most this many workers; the JSON file lists all workers
 
 
-def report(project: Project, results: Results, seconds: float) -> None:
-    """If all compiles succeeded, print how many results came from the cache and how many were compiled."""
+def report(project: Project, jobs: Sequence[Job], results: Results, seconds: float) -> None:
+    """Print how many results came from the cache, and how many were compiled, if all compiles succeeded."""
     if results.failed or results.missing:
         return
     total, compiled = len(results.done), len(results.seconds)
     done = results.done
-    for note in (*missing_kernel_notes(done), *identical_variant_notes(done), *shared_kernel_notes(done)):
+    shared = shared_kernel_notes(done, partial(_texts_of, project, jobs))
+    for note in (*missing_kernel_notes(done), *identical_variant_notes(done), *shared):
         project.inform(note)
     fetched = len(results.fetched)
     said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)
     project.inform(f"{count(total, 'unit')}: {said}{compiled} compiled in {seconds:.1f} s")
     if results.workers:
         project.inform(f"compiled by other machines: {_by_worker(results)}")
+
+
+def _texts_of(project: Project, jobs: Sequence[Job], unit: Unit) -> Mapping[str, str]:
+    # lazy import: needed only if modules share a kernel
+    from ..compiling.source_warnings import texts_of
+
+    return next(texts_of(project, job) for job in jobs if job.unit == unit)
 
 
 def write_report(project: Project, results: Results) -> None:

@@ -1,7 +1,7 @@
 """Divide the compiles of a project between several CI jobs: each job compiles one part (a shard).
 
-The division depends only on the project and on reports of earlier builds. It does not depend on the cache,
-because each CI job has a different cache.
+The division depends only on the project and on reports of earlier builds. The division does not depend on the
+cache, because each CI job has a different cache.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def share(
 ) -> Share:
     """Return the part of the compiles *jobs* that one CI job does.
 
-    *reports*: files with the compile times of earlier builds.
+    *reports* are files with the compile times of earlier builds.
     """
     in_order = sorted(jobs, key=lambda job: (by_number(job.unit.module.name), job.unit.arch))
     groups = {_name(group[0], toolkit): group for group in _compiled_together(in_order, toolkit)}

@@ -98,10 +98,8 @@ def bundle_files(
     """Return every file of the bundle by name: its bytes, or the path of a file that already contains them.
 
     *built*: all compiled units. All units of a module must follow each other, because the manifest has one
-    line for a module.
-    *header*: the manifest's values about the whole bundle.
-    *major*: the major version of the toolkit.
-    *packed*: the blocks that contain the compiled code, if the bundle is packed.
+    line for a module. *header* contains the manifest's values about the whole bundle. *major* is the major
+    version of the toolkit. *packed* are the blocks that contain the compiled code, if the bundle is packed.
     """
     files: dict[str, Content] = {}
     stored: dict[str, str] = {}  # Equal compiled code is stored once.
@@ -343,7 +341,7 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
     under temporary names, and then moved to their final paths, the manifest last. A loader that finds a new
     file but the old manifest can read the new manifest a moment later.
 
-    *outside*: the folder for temporary files. The default is the nearest folder that is not a package,
+    *outside* is the folder for temporary files. The default is the nearest folder that is not a package,
     because build backends put only the files of packages into a wheel.
     """
     try:

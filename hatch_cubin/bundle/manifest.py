@@ -186,9 +186,10 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 def is_of_call(module: str) -> bool:
-    """Return whether the name of a module is the key of a library's call, such as `cupy:1f…`.
+    """Return whether a module is compiled for a call of CuPy or cuda.core, such as `cupy:1f…`.
 
-    Such a module is found by its key. The names of its kernels are not in the manifest's index.
+    The loader finds such a module by the key of the call. The names of its kernels are not in the manifest's
+    index.
     """
     return _OF_CALL.fullmatch(module) is not None
 
@@ -218,9 +219,9 @@ class ManifestParts(NamedTuple):
 
 
 def split_manifest(data: bytes) -> ManifestParts:
-    """Parse a valid manifest.
+    """Parse a valid manifest, so that a changed manifest can be written.
 
-    Parse a manifest, so that the method `write` of the result can write a changed manifest.
+    The method `write` of the result writes the changed manifest.
     """
     fields = json.loads(data)
     modules = {

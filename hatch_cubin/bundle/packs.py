@@ -1,7 +1,7 @@
 """Divide the compiled code of a packed bundle into compressed blocks, and unpack a block. Does no I/O.
 
-A block is a single xz stream. It contains the compiled code of several modules for one arch. The loader has
-its own code for unpacking (`loader/_packs.py`), because wheels do not contain this module.
+A block is a single xz stream with the compiled code of several modules for one arch. The loader has its own
+code for unpacking (`loader/_packs.py`), because wheels do not contain this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LABEL = "hatch-cubin/block/v1"  # The version of the format of blocks, and of t
 class Piece(NamedTuple):
     """The compiled code of a module for one arch, which becomes part of a block.
 
-    *name*: the name of the module. *base*: the module's name without the macros of its variant.
+    *name* is the name of the module. *base* is the module's name without the macros of its variant.
     """
 
     base: str
@@ -77,7 +77,10 @@ class PackedBlocks(NamedTuple):
 
 
 def assemble_blocks(blocks: Sequence[Block], results: Mapping[bytes, Compiled]) -> PackedBlocks:
-    """Return all packed blocks of a bundle. *results*: the bytes of each packed block, by cache key."""
+    """Return all packed blocks of a bundle.
+
+    *results* contains the bytes of each packed block, by cache key.
+    """
     slots: dict[tuple[str, str], Slot] = {}
     manifest_entries: dict[str, Mapping[str, int | str]] = {}
     files: dict[str, Content] = {}

@@ -29,7 +29,7 @@ Component = dict[str, Any]
 def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit, headers: Mapping[str, str | None]) -> bytes:
     """Return the bill of materials of a bundle.
 
-    *headers*: the wheels and folders outside the project that contain included headers.
+    *headers* are the wheels and folders outside the project that contain included headers.
     """
     made_with = tools(__version__, toolkit.compilers)
     parts = (*made_with, *_header_parts(headers), *starmap(file_part, sorted(file_digests(jobs).items())))

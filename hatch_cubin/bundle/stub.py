@@ -66,8 +66,8 @@ _FOR_MYPY = (
 def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[str] = ()) -> bytes:
     """Return the type stub for a bundle with these kernels and modules.
 
-    *modules*: the names of the modules, with and without the macros of variants.
-    *signatures*: texts such as `saxpy(float, const float *)`, which editors show over a function's name.
+    *modules* are the names of the modules, with and without the macros of variants. Editors show the
+    *signatures*, such as `saxpy(float, const float *)`, over the name of a function.
     """
     kernels, modules = set(kernels), set(modules)
     spelled = {each for name in kernels for each in (name, name.replace(", ", ","))}

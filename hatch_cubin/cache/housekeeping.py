@@ -69,7 +69,7 @@ class _StoredEntry(NamedTuple):
         return sum(self.files.values())
 
     def was_used(self) -> bool:
-        """Return whether a build has used the entry since the time `used`."""
+        """Return whether a build has used the entry since housekeeping looked at the entry."""
         return any(_last_use(status) > self.used for path in self.files if (status := _status(path)))
 
 

@@ -49,7 +49,7 @@ class Request(NamedTuple):
     def mismatch(
         self, kernels: Mapping[str, str], symbols: Collection[str], data: bytes, *, is_object: bool = False
     ) -> str | None:
-        """Return why *data*, which contains *kernels*, does not meet this request; None if it does.
+        """Return why *data* with these *kernels* does not meet the request; None if *data* does.
 
         *symbols* are the symbols of all kernels in *data*; the list is empty for PTX. *is_object* is whether
         a linker will link *data*. An object file need not contain kernels, and the names of kernels in LTO-IR
@@ -108,7 +108,7 @@ class Record(NamedTuple):
         return (self.size, self.sha256) == (len(data), file_digest(data))
 
     def mismatch(self, request: Request, symbols: Collection[str], data: bytes) -> str | None:
-        """Return why *data* does not meet the request, or does not match this record; None if it does both.
+        """Return why *data* does not meet the request, or does not match the record; None if *data* is right.
 
         *symbols* are the symbols of all kernels in *data*.
         """

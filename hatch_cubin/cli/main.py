@@ -119,7 +119,10 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _is_own(option: str) -> bool:
-    """Return whether *option* is allowed before the verb. The option may be abbreviated."""
+    """Return whether *option* may stand before the verb (the subcommand).
+
+    The option may be abbreviated.
+    """
     return any(own.startswith(option.partition("=")[0]) for own in _OPTIONS)
 
 
@@ -221,7 +224,7 @@ class _UsageError(Exception):
         self._parser, self.what = parser, what
 
     def explain(self, chosen: Sequence[str], arguments: Sequence[str]) -> None:
-        """Add a suggestion to the message for the first argument that the verb does not know."""
+        """If the verb does not know an argument, add a suggestion to the error message."""
         _before, found, unknown = self.what.partition("unrecognized arguments: ")
         if found and chosen:
             from .usage_hints import hint
@@ -236,7 +239,10 @@ class _UsageError(Exception):
 
 
 def _options_of_verbs() -> dict[str, dict[str, argparse.Action]]:
-    """Return the arguments of each verb: options by their names, the others by their names in the usage."""
+    """Return the arguments of each verb.
+
+    The key of an argument is its name, as the usage message shows it.
+    """
     found = {}
     for verb in VERBS:
         own = argparse.ArgumentParser()
@@ -249,7 +255,7 @@ def _options_of_verbs() -> dict[str, dict[str, argparse.Action]]:
 
 
 def _with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield the parser of a verb, and the parsers of its subcommands, such as 'cache gc'."""
+    """Yield the parser of a verb, and the parsers of its actions, such as 'gc' in 'cache gc'."""
     yield parser
     for action in parser._actions:  # noqa: SLF001 - no public list exists
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
@@ -263,7 +269,10 @@ class _Parser(argparse.ArgumentParser):
     """
 
     def error(self, message: str) -> NoReturn:
-        """Raise a usage error, to whose message `_run` can add a suggestion before the error is printed."""
+        """Raise a usage error.
+
+        `_run` may add a suggestion to the message before it prints the error.
+        """
         raise _UsageError(self, message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -88,5 +88,5 @@ def _code(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Return *text* with escaped control characters: a name in a wheel must not control the terminal."""
+    """Return *text* with escaped control characters, because a name in a wheel could control the terminal."""
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -52,7 +52,7 @@ _BESIDE = {
 def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: Options) -> str | None:
     """Return a hint for the first of the *unknown* arguments, which *verb* does not accept.
 
-    *arguments*: all arguments of the command. *options*: the arguments that each verb accepts.
+    *arguments* are all arguments of the command. *options* are the arguments that each verb accepts.
     """
     own, first = options[verb], unknown[0]
     if not first.startswith("-"):
@@ -93,7 +93,7 @@ def _name_and_value(argument: str) -> tuple[str, str]:
 
 
 def _own_name(name: str, own: Known) -> str | None:
-    """Return the option of a verb that has the same purpose as the option *name* of other tools."""
+    """Return the option of this verb that does the same as the option *name* of other tools."""
     return next((each for each in _OF_OTHERS.get(name, ()) if each in own), None)
 
 

@@ -71,7 +71,10 @@ def output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
-    """Add the argument that names wheels, folders and packages. *number*: the `nargs` of argparse."""
+    """Add the argument that names wheels, folders and packages.
+
+    *number* is passed to argparse as `nargs`.
+    """
     parser.add_argument(
         "wheels",
         metavar="WHEEL|DIR|PACKAGE",
@@ -129,7 +132,7 @@ def open_project(args: argparse.Namespace) -> Project:
 
 
 def check_build(project: Project) -> None:
-    """Raise ConfigError for a mistake in the project that would make its build fail or give a wrong wheel."""
+    """Raise ConfigError for a mistake in the project that makes builds fail, or makes wrong wheels."""
     from ..frontends import open_project as frontend
 
     frontend.check_build(project)
@@ -167,7 +170,10 @@ def write_page(path: Path, text: str) -> None:
 
 
 def jobs(text: str) -> str:
-    """Return the number of jobs unchanged, or raise argparse's error if the number is not valid."""
+    """Check a number of jobs and return it.
+
+    If the number is not valid, raise argparse's error.
+    """
     from ..config import value_checks
 
     return _checked(value_checks.jobs_of_variable, text)

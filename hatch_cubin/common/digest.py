@@ -26,7 +26,7 @@ def file_digest(data: bytes) -> str:
 
 
 def pieces_digest(pieces: Iterable[bytes]) -> str:
-    """Return the plain SHA-256 of a file whose bytes come in several *pieces*."""
+    """Return the plain SHA-256 of a file that is given as several *pieces* of bytes."""
     hasher = hashlib.sha256()
     for piece in pieces:
         hasher.update(piece)

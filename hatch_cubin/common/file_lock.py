@@ -24,7 +24,7 @@ class FileLock:
 
     @property
     def real(self) -> bool:
-        """Whether this object really locks the folder, so that other processes have to wait."""
+        """Whether the folder is really locked, so that other processes have to wait."""
         return self._descriptor is not None
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ def archs_meant(text: str) -> tuple[str, ...]:
 
 
 def with_right_zeros(digits: str) -> str:
-    """Return the known capability that differs from *digits* only in zeros at the end: 90 for 9 and 900."""
+    """Return the capability that a number with wrong zeros at the end means, such as 90 for 9 and 900."""
     return next((str(each) for each in GPUS if str(each).rstrip("0") == digits.rstrip("0")), "")
 
 

@@ -2,8 +2,8 @@
 
 A process removes a temporary folder when it closes the folder, or when a signal asks the process to end. If a
 process was killed, a later process removes the folders of the killed process. Each folder is locked while its
-process runs, so an unlocked folder is a leftover. If folders cannot be locked, an old folder counts as a
-leftover.
+process runs, so an unlocked folder is left from a killed process. If folders cannot be locked, a folder is
+removed when it is old.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def _user() -> int:
 def _answer_endings() -> None:
     """Install signal handlers that remove the temporary folders before a signal ends the process.
 
-    A signal handler that the surrounding Python program has set stays in place. A handler that was set by C
-    code cannot be noticed.
+    A signal handler that the surrounding Python program has set stays in place. Python cannot notice a
+    handler that C code has set.
     """
     with contextlib.suppress(ValueError):  # ValueError: only the main thread may set signal handlers
         for number in _ENDINGS:

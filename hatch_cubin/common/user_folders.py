@@ -57,7 +57,7 @@ def cubins_folder(root: Path, configured: str | None) -> Path:
 
 
 def use_temporary_folder(why: str) -> Path:
-    """Return a temporary folder for this process, and remember *why* the user's cache folder is not used."""
+    """Return a temporary folder for this process, and keep the reason *why* for a later warning."""
     _why.append(why)
     return _process_folder()
 

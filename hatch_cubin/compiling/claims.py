@@ -21,7 +21,7 @@ class CompileClaims:
     Compiles are numbered from 0. *keys* contains, for each compile, a list with the cache keys of its
     results.
 
-    This build postpones compiles that another build is doing. When another build has stored the results of a
+    A compile that another build is doing is postponed. When another build has stored the results of a
     postponed compile, *take_stored* gets the results from the cache. This build waits for another build only
     when all other compiles of this build are done. Before waiting, this build releases its locks, so that two
     builds cannot wait for each other. After *patience_s* seconds without progress, this build ignores the

@@ -227,9 +227,9 @@ class Links:
     def _lost_kernels(self, job: Job, linked: Sequence[str]) -> Iterator[Diagnostic]:
         """Yield an error for each kernel that several sources define, unless the linker has reported it.
 
-        *linked*: the symbols of the kernels in the linked code. The linker keeps only one of several kernels
-        with the same symbol. If the kernels are static, the linker keeps all of them: nvlink under the same
-        symbol, and LTO with a number after the symbol, such as `k$2`.
+        *linked* contains the symbols of the kernels in the linked code. The linker keeps only one of several
+        kernels with the same symbol. If the kernels are static, the linker keeps all of them: nvlink under
+        the same symbol, and LTO with a number after the symbol, such as `k$2`.
         """
         symbols = [_COPY.sub("", symbol) for symbol in linked]
         of_name = Counter(map(kernel_names.demangle, {*symbols}))

@@ -66,8 +66,8 @@ def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
 def why_wrong(unit: Unit, result: executor.Result) -> str | None:
     """Return why a result cannot be the compiled code of *unit*; None if it can be.
 
-    The function does not check whether the result contains a kernel and can be loaded. If not, the mistake is
-    in the source.
+    The function does not check whether the result contains a kernel and can be loaded. A mistake of this kind
+    is in the source.
     """
     is_object = bool(unit.module.part_of)
     try:

@@ -34,7 +34,7 @@ def text_findings(project: Project, job: Job) -> TextFindings:
     module = job.unit.module
     if not module.source.is_cpp:
         return TextFindings()
-    texts = _texts(project, job)
+    texts = texts_of(project, job)
     found = [_time_warning(stamp, project, module) for stamp in _time_macros(module, texts)]
     tile_code = None if module.has_tile_code else place_of_tile_code(texts)
     return TextFindings(tuple(map(Problem.with_code, found)), tile_code)
@@ -56,8 +56,8 @@ def result_warnings(
         return tuple(map(Problem.with_code, found))
     found = []
     if not module.part_of:  # The kernels of object files are checked after linking.
-        texts_of = partial(_texts, project, job)
-        found = limits.exceeded(cubin, compiled.kernels, texts_of, module.source.path, arch)
+        texts_of_job = partial(texts_of, project, job)
+        found = limits.exceeded(cubin, compiled.kernels, texts_of_job, module.source.path, arch)
     tables = project.config.place.tables("source")
     found += launch_hazards.found_in(module.source, compiled.kernels)
     # Modules for calls of a library are not checked here. The call lists the templates to instantiate, and
@@ -67,7 +67,7 @@ def result_warnings(
     return tuple(map(Problem.with_code, found))
 
 
-def _texts(project: Project, job: Job) -> dict[str, str]:
+def texts_of(project: Project, job: Job) -> dict[str, str]:
     """Return the texts of a source and of the project's headers that it includes; the keys are paths."""
     source = job.unit.module.source
     texts = {source.path: source.text}

@@ -1,8 +1,8 @@
 """Store several results in the cache at the same time, because each result waits for the disk.
 
 A build with many results uses a separate process to store the results, because Python runs only one thread of
-a process at a time. Otherwise, storing would take half of the processor time of the build's main process. If
-this separate process crashes, threads of the build store the remaining results.
+a process at a time. Without the separate process, storing would take half of the processor time of the
+build's main process. If this separate process crashes, threads of the build store the remaining results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Turn the options of a call of a library's compiler, such as CuPy's, into the settings of a source. Pure."""
+"""Turn the compiler options of a call of CuPy or cuda.core into the settings of a source.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ class _Option(NamedTuple):
 
 
 def with_settings(values: Mapping[str, Any], place: TableLocation, report: Report) -> dict[str, Any]:
-    """Return the values of a [[source]] table; settings replace the library's call that `as` describes.
+    """Return the values of a [[source]] table.
+
+    A call of CuPy or cuda.core in `as` becomes settings.
 
     *report* is called with each problem, and with the path of its key inside the table.
     """
@@ -79,7 +84,7 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
 
 
 def _joined(first: OptionValue, second: OptionValue) -> OptionValue:
-    """Return the value of an option that is set twice: the values of both lists, or the second value.
+    """Return the value of an option that is set twice: both lists joined, or only the second value.
 
     The result can have a value twice, because ptxas uses the last of two values.
     """
@@ -97,12 +102,13 @@ def _parsed(front: str, written: Sequence[str], report: Report) -> Iterator[_Opt
     while index < len(written):
         starts = map(written[index:].__getitem__, _FIRST)
         found = next((each for each in starts if _is_option(front, each)), None)
-        if found is None:
+        if _count(front, written[index].split()) > 1:
+            what = f"options: {written[index]!r} contains several options"
+            report(problem("invalid-value", what, hint=_meant(front, written, index)), ("options", index))
+        elif found is None:
             what = f"options: {written[index]!r} cannot be an option in a table with 'as'"
-            report(
-                problem("option-without-key", what, hint=_LEAVE_OUT.format(_LIBRARIES[front])),
-                ("options", index),
-            )
+            hint = _meant(front, written, index) or _LEAVE_OUT.format(_LIBRARIES[front])
+            report(problem("option-without-key", what, hint=hint), ("options", index))
         else:
             yield _Option(front, *parse_options(front, found)[0], " ".join(found), index)
         index += len(found or "1")
@@ -112,10 +118,27 @@ _FIRST = (slice(1), slice(2))  # an option is one string, or two strings: a name
 
 
 def _is_option(front: str, written: Sequence[str]) -> bool:
+    return _count(front, written) == 1
+
+
+def _count(front: str, written: Sequence[str]) -> int:
+    """Return the number of options in an array of strings; 0 if one of the strings cannot be an option."""
     try:
-        return len(parse_options(front, written)) == 1
+        return len(parse_options(front, written))
     except ValueError:
-        return False
+        return 0
+
+
+def _meant(front: str, written: Sequence[str], index: int) -> str | None:
+    """Return a hint with the right form of a string that is not an option, or None."""
+    apart = written[index].split()
+    if _count(front, apart):
+        whole = [*written[:index], *apart, *written[index + 1 :]]
+        line = toml_lines.setting("options", whole)
+        return f"write each option as a string of its own, in this table and in the call: {line}"
+    name, _, value = "=".join(apart).lstrip("-").partition("=")
+    meant = _SPELLED.get(name.replace("-", "_"), "").format(value)
+    return f"did you mean {meant!r}?" if _is_option(front, [meant]) else None
 
 
 def _values(

@@ -179,16 +179,16 @@ class Config:
     def fronts(self, *, runs_producers: bool) -> set[str]:
         """Return the libraries (such as CuPy) whose calls may load kernels from the wheel.
 
-        If the project has recorded calls, the result contains all libraries: the wheel must have the loader's
-        file for a library before a call of this library can be recorded. If the project has producers, the
-        result also contains all libraries, unless the producers run in this build.
+        If the project records calls, the result contains all libraries. To record a call of a library, the
+        wheel must already have the loader's file for this library. If the project has producers, the result
+        also contains all libraries, unless the producers run in this build.
         """
         is_unknown = bool(self.recorded) or (bool(self.producer) and not runs_producers)
         described = {rule.front for rule in self.source if rule.front}
         return described.union(FRONTS if is_unknown else ())
 
     def with_table(self, found: Problem) -> Problem:
-        """Return a problem whose hint says to which table the user has to add the suggested line.
+        """Return a problem with a longer hint: it names the table to which the user has to add the line.
 
         A problem that already has a line in this table keeps its hint, because the hint corrects that line.
         """

@@ -104,7 +104,7 @@ def backend_of_tables(tool: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def backend_of_tool(text: str) -> str:
-    """Return the build backend that *text* (a tool or a misspelling) means; *text* itself if unknown."""
+    """Return the build backend that the name of a tool, or a misspelling, means; *text* itself if unknown."""
     if not re.search("[.:]", text):
         return backend_meant(text) or text
     alike = (right for right in BACKENDS.values() if right.count(".") == text.count("."))
@@ -120,7 +120,7 @@ def is_misnamed_wrapper(text: str) -> bool:
 def key_meant(key: str, table: object = "") -> str | None:
     """Return a hint with the right key for a name that setup scripts or CMake use for the same setting.
 
-    *table*: "source", "module" or "producer" if the name is in a table such as `[[source]]`.
+    *table* is "source", "module" or "producer" if the name is in a table such as `[[source]]`.
     """
     name = key.lower().replace("_", "-")
     if name in _SWITCHES and not table:
@@ -210,5 +210,5 @@ def is_nearly_own(requirement: object) -> bool:
 
 
 def is_own(requirement: object) -> bool:
-    """Return whether a requirement names hatch-cubin."""
+    """Return whether a build requirement is for hatch-cubin."""
     return _REQUIREMENT.match(str(requirement)) is not None

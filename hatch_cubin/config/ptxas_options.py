@@ -71,7 +71,7 @@ _REASONS = {
 
 
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
-    """Return a dict that maps each spelling of each option to the option's value.
+    """Return a dict from each spelling of each option to the option's value.
 
     *names* maps values to options.
     """
@@ -125,7 +125,7 @@ def check(option: str) -> str:
 def hint(option: str, *, alone: bool = False) -> str | None:
     """Return a hint for a wrong option of ptxas: the likely correct option, or the page with all options.
 
-    *alone*: whether the user wrote the option as a string and not as an element of an array. If this string
+    *alone* is true if the user wrote the option as a string and not as an element of an array. If this string
     contains several options, the hint shows an array.
     """
     name = option.partition("=")[0]

@@ -52,7 +52,7 @@ def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[
 def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> dict[str, Any]:
     """Return the fields of a `SourceRule` that a producer sets for one source. A ConfigError lists mistakes.
 
-    *settings* may have the keys of a [[source]] table, except `path`.
+    *settings* may have all keys of a [[source]] table, except `path`.
     """
     reader, here = _Reader(place, None), ("source",)
     values = _with_call(reader.table(_PRODUCED_CHECKS, settings, here), reader, here)
@@ -64,7 +64,7 @@ def read_source_settings(settings: Mapping[str, Any], place: TableLocation) -> d
 
 
 def variables_unread(environ: Mapping[str, str]) -> list[str]:
-    """Return a message for each unknown environment variable whose name begins like ours."""
+    """Return a message for each unknown variable whose name is similar to a variable of hatch-cubin."""
     return unknown_variables(environ, _VARIABLES, KEYS)
 
 
@@ -285,7 +285,7 @@ def _cut(text: str) -> str:
 class ArrayCheck:
     """Checks each string of an array, and reports a wrong string with a hint from the function *about*.
 
-    *further*: a check that also depends on other keys.
+    *further* is a check that also depends on other keys.
     """
 
     def __init__(
@@ -430,7 +430,10 @@ def _options_of_source(
 
 
 def _with_call(values: dict[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> dict[str, Any]:
-    """Return the values of a [[source]] table; settings replace the library's call that `as` describes."""
+    """Return the values of a [[source]] table.
+
+    A call of CuPy or cuda.core in `as` becomes settings.
+    """
     if "as" not in values:
         return values
     from . import calls  # lazy import: few projects describe calls
@@ -600,7 +603,7 @@ def _array(
 ) -> tuple[dict[str, Any], ...]:
     """Return the valid tables of an array of tables.
 
-    *required*: the keys that each table must have, with examples.
+    *required* are the keys that each table must have, with examples.
     """
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")

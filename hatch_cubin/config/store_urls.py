@@ -30,7 +30,10 @@ class Url(NamedTuple):
 
 
 def parse(value: object) -> Url:
-    """Return the parts of a URL. The message of a ValueError omits the URL, which may contain a password."""
+    """Return the parts of a URL.
+
+    The message of a ValueError does not show the URL, because a URL may contain a password.
+    """
     if not isinstance(value, str) or not _TEXT.fullmatch(value):
         raise ValueError(f"must be a URL such as {_SOME}")
     try:
@@ -49,5 +52,8 @@ def parse(value: object) -> Url:
 
 
 def is_here(url: Url) -> bool:
-    """Return whether a remote store is on this machine, so that nobody can intercept requests to it."""
+    """Return whether a remote store is on this machine.
+
+    Nobody can intercept requests to such a store.
+    """
     return url.host in {"localhost", "127.0.0.1", "[::1]"}

@@ -114,7 +114,7 @@ def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None
 def variable(name: str, field: str, text: str, check: Callable[[str], Any] | None) -> str | None:
     """Return a hint for an environment variable with a wrong value: the likely correct value.
 
-    *field*: the field of `Config` that the variable sets. *check*: the check of the value, or None for a
+    *field* is the field of `Config` that the variable sets. *check* is the check of the value, or None for a
     variable that can only be on or off.
     """
     if name in SWITCHES:
@@ -341,7 +341,7 @@ def _are_options(names: Iterable[str]) -> bool:
 
 
 def _flags_of_other_keys(value: object) -> list[str]:
-    """Return what to write in place of flags of nvcc that other keys than `options` replace."""
+    """Return hints for those flags of nvcc that another key than `options` replaces."""
     items = value.split() if isinstance(value, str) else value
     flags = [str(item) for item in items if str(item).startswith("-")] if isinstance(items, list) else []
     meanings = (_other_meaning(each) for each in flags if not compiler_flags.has_no_effect(each))
@@ -349,7 +349,7 @@ def _flags_of_other_keys(value: object) -> list[str]:
 
 
 def _other_meaning(flag: str) -> str | None:
-    """Return what to write in place of a flag of nvcc; None if the flag is an option, or unknown."""
+    """Return a hint for a flag of nvcc that another key than `options` replaces; None for other flags."""
     return None if _are_options([compiler_flags.option_meant(flag)]) else compiler_flags.meaning(flag)
 
 

@@ -77,9 +77,9 @@ Folder = str | os.PathLike[str]
 class NoTableError(ConfigError):
     """The project's build backend finds no configuration of hatch-cubin where it looks for the configuration.
 
-    *place*: the location where the build backend looks for the configuration. *unread*: the location of a
-    table that the build backend does not read, if there is one. *alternative*: advice that follows the advice
-    to rename the table.
+    *place* is the location where the build backend looks for the configuration. *unread* is the location of a
+    table that the build backend does not read, if there is one. *alternative* is advice that follows the
+    advice to rename the table.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ def hatch_table(
 
 
 def _refuse_second_table(root: Folder, build: Mapping[str, Any], path: tuple[str, ...]) -> None:
-    """Raise ConfigError if Hatch reads the table at *path*, and another table has our keys too."""
+    """Raise ConfigError if Hatch reads the table at *path*, and another table also configures hatch-cubin."""
     read = _hatch_place(root, path)
     for target in ((), *(("targets", name) for name in inside(build, "targets"))):
         other = (*target, "hooks", HOOK)
@@ -216,7 +216,7 @@ def unread_table(root: Folder, backend: str) -> TableLocation | None:
 
 
 def _replaced(root: Folder) -> TableLocation | None:
-    """Return the location of a table in pyproject.toml that Hatch ignores because hatch.toml has [build]."""
+    """Return the location of a table that Hatch ignores, because [build] in hatch.toml replaces the table."""
     if not _has_hatch_toml(root) or "build" not in _read(root, _HATCH_TOML):
         return None
     outer = ("tool", "hatch", "build")
@@ -230,7 +230,10 @@ def _misnamed_in_hatch_toml(root: Folder) -> TableLocation | None:
 
 
 def misnamed_hook(root: Folder, name: str) -> ConfigError:
-    """Return the error for a misspelled name of our hook for Hatch; its hint has the right name."""
+    """Return the error for a misspelled name of hatch-cubin's hook for Hatch.
+
+    Its hint has the right name.
+    """
     build = inside(_hatch_settings(root, _read(root, _PYPROJECT)), "build")
     targets = inside(build, "targets")
     homes = [*(("targets", target, "hooks") for target in targets), ("hooks",)]

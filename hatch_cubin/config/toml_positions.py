@@ -103,7 +103,7 @@ class TableLocation:
         return [*dict.fromkeys(header for header in found if header.startswith("["))] or [str(self)]
 
     def renamed(self, right: TableLocation) -> str:
-        """Return "A to B" for each header A of this table; B is the same header in the table *right*."""
+        """Return how to rename each header of this table for the table *right*, in the form "A to B"."""
         old, new = (".".join(each.table) for each in (self, right))
         return " and ".join(f"{header} to {header.replace(old, new)}" for header in self.headers)
 

@@ -48,7 +48,7 @@ _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
 class WrittenInstantiation(NamedTuple):
-    """The entry of `instantiate` that describes an instantiation: its number, and its text or table."""
+    """The number of an entry of `instantiate` that describes an instantiation, and its text or table."""
 
     entry: int
     written: str | Mapping[str, Any]
@@ -57,7 +57,7 @@ class WrittenInstantiation(NamedTuple):
 class RefusedValueError(ValueError):
     """A check rejects a value for a reason that has its own error code.
 
-    If the reason has no code of its own, checks raise a plain ValueError.
+    If the reason does not have its own error code, a check raises a plain ValueError.
     """
 
     def __init__(self, found: Problem, path: str | None = None) -> None:
@@ -101,7 +101,10 @@ def remote(value: object) -> str:
 
 
 def remote_of_variable(text: str) -> str | None:
-    """Check a variable's URL of a remote store, and return the URL without password, or None for "off"."""
+    """Check the URL of a remote store in an environment variable.
+
+    Return the URL without its password, or None for "off".
+    """
     from . import store_urls  # lazy import: few builds use a remote store
 
     if text == "off":
@@ -189,7 +192,7 @@ def _has_wrong_zeros(number: int) -> bool:
 
 
 def _arch_meant(text: str) -> str:
-    """Return a suggestion for a text that is not an arch, as the end of an error message."""
+    """Return the end of a message about a text that is not an arch: archs that the user may mean."""
     from ..common import gpu_names  # lazy import: needed only to report mistakes
 
     if meant := gpu_names.archs_meant(text):
@@ -474,7 +477,10 @@ def macro_text(value: object) -> str | None:
 
 
 def once(items: Sequence[object]) -> tuple[str | None, ...]:
-    """Return the texts of the values that `variants` lists for a macro. Equal texts raise ValueError."""
+    """Check the values that `variants` lists for a macro, and return them as texts.
+
+    Equal texts raise ValueError.
+    """
     values = [*map(macro_text, items)]
     if len({*values}) < len(values):
         twice = next(value for value in values if values.count(value) > 1)

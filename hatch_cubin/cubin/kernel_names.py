@@ -68,8 +68,8 @@ def signature(symbol: str) -> str:
 def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> dict[str, str]:
     """Return the symbol of every kernel, by the kernel's name in the source.
 
-    *instantiated*: the symbol of each template instantiation that the project's configuration lists. If two
-    kernels would have the same name, their symbols are used as names.
+    *instantiated* contains the symbol of each template instantiation that the project's configuration lists.
+    If two kernels would have the same name, their symbols are used as names.
     """
     known = set(instantiated.values())
     names = dict(instantiated)
@@ -84,7 +84,7 @@ def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> 
 def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked: Iterable[str]) -> bool:
     """Return whether *kernels* has the names that a build gives to kernels with these *symbols*.
 
-    *asked*: the template instantiations that the project's configuration lists. If exactly one symbol
+    *asked* are the template instantiations that the project's configuration lists. If exactly one symbol
     demangles to the text of an instantiation, this symbol must belong to the instantiation.
     """
     wanted = {*map(without_blanks, asked)}

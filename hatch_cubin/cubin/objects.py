@@ -146,8 +146,8 @@ def shape_conflicts(
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
     """Yield each symbol that two inputs of a link declare in ways that nvlink does not accept.
 
-    With each symbol comes a dict. It maps descriptions of declarations, such as "has 8 bytes", to the names
-    of the inputs.
+    A dict for each symbol maps descriptions of declarations, such as "has 8 bytes", to the names of the
+    inputs.
     """
     having: dict[str, list[tuple[str, SymbolShape]]] = {}
     for name, symbols in inputs:

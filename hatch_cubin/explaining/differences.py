@@ -47,7 +47,7 @@ class NearestUnit(NamedTuple):
 def nearest_unit(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) -> NearestUnit | None:
     """Return the most similar cached unit of a source with the same path or text, or None if there is none.
 
-    *variant*: the macros of the unit's variant, such as `BLOCK=64`.
+    *variant* contains the macros of the unit's variant, such as `BLOCK=64`.
     """
     own = set(variant)
 

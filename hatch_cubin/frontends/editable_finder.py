@@ -1,4 +1,4 @@
-"""Make the folder _cubins importable in an editable install.
+"""Make Python find the folder _cubins in an editable install.
 
 _cubins is only in the source tree. The import finder of the build backend may know only the files that the
 backend itself installs, so hatch-cubin adds its own finder if necessary.

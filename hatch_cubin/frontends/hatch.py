@@ -177,7 +177,7 @@ def _refusals_reported() -> Iterator[None]:
 
 
 def runs_hook(root: Path) -> bool:
-    """Return whether hatchling runs our hook for a wheel of the project at *root*, in this environment."""
+    """Return whether hatchling would run hatch-cubin's hook for a wheel of the project at *root*."""
     with _refusals_reported():
         return table_location.HOOK in WheelBuilder(str(root)).config.hook_config
 
@@ -263,7 +263,7 @@ def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> No
 
 
 class _MisnamedHook(BuildHookInterface):  # type: ignore[type-arg]
-    """A hook whose name is a misspelling of our hook's name.
+    """A hook whose name is a misspelling of the name of hatch-cubin's hook.
 
     The hook reports the right name, which hatchling's own error does not contain.
     """
@@ -281,6 +281,9 @@ class _MisnamedHook(BuildHookInterface):  # type: ignore[type-arg]
 
 @hookimpl
 def hatch_register_build_hook() -> list[type[BuildHookInterface]]:  # type: ignore[type-arg]
-    """Register our hook. For misspellings of its name, register a hook that reports the right name."""
+    """Register the hook of hatch-cubin.
+
+    For each misspelling of the hook's name, register another hook that reports the right name.
+    """
     misnamed = (type("MisnamedHook", (_MisnamedHook,), {"PLUGIN_NAME": name}) for name in MISNAMED_HOOKS)
     return [CubinBuildHook, *misnamed]

@@ -89,7 +89,7 @@ def require_compiler(project: Project) -> None:
 
 
 def _needing(project: Project, missing: list[str]) -> tuple[Location | None, str]:
-    """Return the place of the setting that needs the *missing* packages, and words for this setting."""
+    """Return the location of the setting that needs the *missing* packages, and a name for the setting."""
     from ..toolkit import requirements
 
     config, variables = project.config, project.config.replaced
@@ -249,9 +249,9 @@ def with_package(project: Project, folder: Path) -> Project:
 def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
     """Return the project, configured to put the kernels into the package that contains one of *bundles*.
 
-    *bundles*: folders named _cubins in the project, from the command line or from a finished wheel. They are
-    used only if neither the configuration nor the build backend names the package. If several packages match,
-    the project is returned unchanged.
+    *bundles* are folders named _cubins in the project, from the command line or from a finished wheel. These
+    folders matter only if neither the configuration nor the build backend names the package. If several
+    packages match, the project is returned unchanged.
     """
     import os
     from pathlib import Path
@@ -275,7 +275,7 @@ def _declares_packages(backend: str) -> bool:
 
 
 def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the package that the key `package-dir` names, with its folder; None without this key."""
+    """Return the package in the folder `package-dir`, with this folder; None without this setting."""
     if (folder := values.get("package_dir")) is None:
         return None
     from ..project.source_roots import ProjectTree

@@ -64,7 +64,7 @@ def _builds_kernels(root: Path) -> bool:
 
 
 def _extended(found: Callable[[str], type[Command]], name: str) -> type[Command]:
-    """Return the class of a setuptools command, combined with our extension of the command, if any."""
+    """Return the class of a setuptools command, with hatch-cubin's extension of the command, if any."""
     command = found(name)
     return type(name, (_EXTENSIONS[name], command), {}) if name in _EXTENSIONS else command
 
@@ -294,7 +294,7 @@ def _read_config(root: Path) -> Config:
 
 
 def _packages(distribution: Distribution) -> dict[str, str]:
-    """Return top-level packages, and packages that are not in their parent's folder, each with its folder."""
+    """Return packages with their folders: top-level packages, and packages outside their parent's folder."""
     folders: dict[str, str] = {}
     for package in sorted(distribution.packages or (), key=lambda name: (name.count("."), name)):
         folder = PurePath(find_package_path(package, distribution.package_dir or {}, "")).as_posix()

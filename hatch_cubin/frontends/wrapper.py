@@ -29,7 +29,7 @@ _METADATA = ("prepare_metadata_for_build_wheel", "prepare_metadata_for_build_edi
 
 
 def hook(name: str) -> Callable[..., Any]:
-    """Return a hook of our build backend, or raise AttributeError if the wrapped backend has no such hook."""
+    """Return a hook of `hatch_cubin.backend`; AttributeError if the wrapped backend does not have it."""
     if name not in (*_METADATA, *vars(_Hooks)) or name.startswith("_"):
         raise AttributeError(f"{name} is not a hook of a build backend")
     with reported(_print, _NOTHING_BUILT):

@@ -18,7 +18,9 @@ AbsentNames = Mapping[str, Sequence[str]]
 
 
 def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
-    """Return every path at which no file may exist, because such a file could change a header closure.
+    """Return each path at which a new file could change a header closure.
+
+    No file may exist there.
 
     A header closure is the set of all files that a source can read.
     """
@@ -34,7 +36,7 @@ def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
 
 
 def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return, for each folder, the names that must not exist there, so that none of *paths* is a file."""
+    """Return, for each folder, the names that must not exist in it, because no file may exist at *paths*."""
     there = dict[str, bool]()
     names: dict[str, set[str]] = {}
     for path in paths:

@@ -222,7 +222,7 @@ class _Walk:
         return [new for each in found for new in self._add(each, read, by_name=by_name)]
 
     def resolve_computed(self) -> None:
-        """Resolve computed includes, and repeat this until no new macro value and no new file is found."""
+        """Resolve computed includes (`#include MACRO`) until no new macro value and no new file is found."""
         before = None
         while self._computed and before != (
             now := (len(self._computed), len(self.reached), sum(map(len, self._defines.values())))

@@ -1,7 +1,8 @@
 """The headers in toolkits and wheels that a build has read, and the paths at which there is no header.
 
-Most headers that a source reads are outside the project, and many sources read the same headers. So each
-folder outside the project numbers its headers, and a recorded header closure contains only numbers.
+Most headers that a source reads are outside the project, and many sources read the same headers. So the
+headers of each folder outside the project are numbered, and the recorded list of a source's headers contains
+only numbers.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class OutsideFolder:
         return file_digest(disk.read_file(self._start + relative, tree))
 
     def are_same(self, relative: str, other: str) -> bool:
-        """Return whether the paths *relative* and *other* in this folder lead to the same file."""
+        """Return whether two paths in this folder lead to the same file."""
         return os.path.samefile(self._start + relative, self._start + other)
 
     def content(self, relative: str) -> str | None:
@@ -119,7 +120,7 @@ class ClosureFiles(Mapping[str, str]):
 
 
 class AbsentPaths(AbstractSet[TriedPaths]):
-    """Paths in the project at which a search for an include found no file.
+    """Paths in the project at which a search for an included file did not find a file.
 
     *own* are the paths for includes in the project's files, *others* are the paths for includes in headers
     outside the project.

@@ -4,10 +4,11 @@ Every build reads the project's own files and follows their includes. If the pro
 included header, a build searches folders outside the project (toolkit and wheels) and records the result of
 the search. The result of the search depends on the includes and macros in the project's files, on the macros
 in the project's configuration, on the search path, and on the files outside the project. A recorded result of
-the search for headers is valid under two conditions. First, each path outside the project that was looked up
-must have the same content as before, or must still not exist. Second, there must still be no file at each
-path in the project where a header outside the project searched for a file. If all files of a folder have the
-same size, times and inode as before, the files are not read again.
+the search for headers is valid under two conditions. First, the search looked at paths outside the project.
+Each of these paths must have the same content as before, or must still be missing. Second, an include in a
+header outside the project may also search inside the project. If it found no file there, the file must still
+be missing. If all files of a folder have the same size, times and inode as before, the files are not read
+again.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class RecalledClosures:
         return self._known_search_paths[resolver]
 
     def _recall(self, root: SearchFolder, folder: OutsideFolder) -> None:
-        """Add the recorded facts about a folder to *folder*, if the facts are still valid."""
+        """Add the facts that an earlier build recorded to *folder*, if these facts are still valid."""
         if (line := self._take_line(_folder_key(root))) is None:
             return
         before, seen = json.loads(line)
@@ -130,7 +131,7 @@ class RecalledClosures:
                     folder.add(relative, content)
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
-        """Return whether the paths that headers outside the project looked up still have no file."""
+        """Return whether files that headers outside the project did not find inside it are still missing."""
         if self._still_absent is None:
             tried = [*map(tuple, json.loads(self._take_line(_TRIED) or "[]"))]
             try:
@@ -143,7 +144,7 @@ class RecalledClosures:
         return self._still_absent
 
     def _number(self, tried: Iterable[TriedPaths]) -> int:
-        """Return an integer in which the bits of the numbers of the paths *tried* are set.
+        """Return an integer that stands for the set of paths *tried*: the bit of each path's number is set.
 
         A path without a number gets a new number.
         """
@@ -230,7 +231,7 @@ class RecalledClosures:
         )
 
     def contents(self) -> set[str]:
-        """Return the digests of the headers outside the project that this or an earlier build has read."""
+        """Return the digest of each header outside the project that this or an earlier build has read."""
         return {content for folder in self.outside.folders.values() for content in folder.contents().values()}
 
     def lines(self) -> dict[str, str]:

@@ -85,7 +85,7 @@ class FileIncludes(NamedTuple):
 class OutsideFolders:
     """The folders of the search path outside the project.
 
-    The function *known* is called with each new folder object, to add facts that an earlier build recorded.
+    The function *known* adds facts that an earlier build recorded to each new folder object.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class IncludeSearch:
         self._files: dict[tuple[SearchFolder, str], HeaderFile] = {}
 
     def own(self, path: str) -> tuple[SearchFolder, str]:
-        """Return the folder of a project file (the project or a source root), and the file's path in it."""
+        """Return the search folder that contains a project file, and the file's path in this folder."""
         home = self.tree.source_root_of(path)
         if home is None:
             return self.project, path

@@ -120,7 +120,7 @@ def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
 
 
 def unrequired_headers(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
-    """Return headers, with their wheels, of installed NVIDIA wheels that an isolated build would not install.
+    """Map headers to their wheels, for installed NVIDIA wheels that an isolated build would not install.
 
     NVIDIA's wheels share a folder, so the compiler would find these headers by accident. The function
     *required* returns the requirements of the project's build.

@@ -1,4 +1,4 @@
-"""Headers that CuPy's compiler finds in CuPy's own wheel, and a header that a wheel must not contain."""
+"""Headers in CuPy's own wheel, and kernels whose struct arguments depend on the release of CuPy."""
 
 from __future__ import annotations
 

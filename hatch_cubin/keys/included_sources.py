@@ -1,4 +1,4 @@
-"""Find sources that are only parts of other sources: other sources include them, and they have no kernels."""
+"""Find sources that are only parts of other sources, which include them, and that have no kernels."""
 
 from __future__ import annotations
 

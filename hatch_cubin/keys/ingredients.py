@@ -1,11 +1,11 @@
-"""One list of all inputs that can change the compiled result of a unit (a module for one arch).
+"""List all inputs that can change the compiled result of a unit (a module for one arch).
 
 Cache keys, cache records, the command `explain`, the lock file and the bill of materials all use this list.
 
-If this list did not contain an input, the input could change a result without changing the result's cache
-key. So `tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's
-configuration, and fails if no row of the list shows the change. The test `test_ingredients.py` lists the
-fields that cannot change a result.
+If an input were missing from this list, it could change a result without changing the result's cache key. So
+`tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's configuration, and
+fails if no row of the list shows the change. The test `test_ingredients.py` lists the fields that cannot
+change a result.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class DigestPositions(NamedTuple):
 
     @property
     def tileiras(self) -> int | None:
-        """The position for Tile IR is the position for PTX, because both are assembled from a text."""
+        """Tile IR uses the position for PTX, because both are assembled from a text."""
         return self.ptxas
 
 
@@ -145,7 +145,7 @@ def _source(unit_inputs: UnitInputs) -> str:
 
 
 def _assembled(unit_inputs: UnitInputs) -> str | None:
-    """Return the arch for which PTX from NVRTC is assembled as a check; None for other results.
+    """Return the arch for which ptxas assembles NVRTC's PTX as a check; None for other results.
 
     The arch is an input because earlier versions of hatch-cubin cached PTX that was never assembled.
     """

@@ -108,7 +108,7 @@ def make_jobs(
     recall: Recall | None = None,
     refused: list[Problem] | None = None,
 ) -> list[Job]:
-    """Return one job per unit (a module for one arch), with the results that earlier builds recorded.
+    """Return one job for each unit (a module for one arch), with the results that earlier builds recorded.
 
     Problems, such as an unreadable header or a name that two modules share, are added to the list *refused*.
     If *refused* is None, the problems are raised as a SourceError. A module with an unreadable header does
@@ -133,7 +133,7 @@ def make_jobs(
 
 
 def _location_of_native(config: Config) -> Location | None:
-    """Return where the configuration names the arch 'native'; None if an environment variable names it."""
+    """Return the location of 'native' in the configuration; None if an environment variable contains it."""
     tables: list[tuple[tuple[str | int, ...], tuple[str, ...] | None]] = [
         *((("source", index), rule.archs) for index, rule in enumerate(config.source)),
         *((("module", index), rule.archs) for index, rule in enumerate(config.module)),
@@ -292,7 +292,7 @@ def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool 
 
 
 def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
-    """Return the sources of *jobs* and the project's headers that these include, except for library calls."""
+    """Return the sources and the project's headers of *jobs*, except those for calls of CuPy or cuda.core."""
     closures = {job.unit.module: job.closure for job in jobs}
     return [path for path in _files_to_leave_out(project, closures.items()) if not lies_outside(path)]
 
@@ -300,7 +300,7 @@ def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
 def _files_to_leave_out(project: Project, closures: Iterable[tuple[Module, Closure]]) -> list[str]:
     """Return the included files that a wheel does not need.
 
-    The package may read the text of a library's call at run time, so its file and its headers stay in the
+    The package may give a text to CuPy or cuda.core at run time, so the text's file and headers stay in the
     wheel. Files of recorded calls are left out, because only builds read them.
     """
     pairs = [*closures]

@@ -130,7 +130,10 @@ def recall_of(project: Project) -> Recall:
 
 
 def recall_of_locked(project: Project) -> Recall:
-    """Return the recorded facts about the results in the lock file of *project*, without a toolkit."""
+    """Return the facts that builds recorded about the results in the lock file.
+
+    No toolkit is needed.
+    """
     return _recall(project, _LOCKED, libraries.own_installation())
 
 
@@ -148,7 +151,10 @@ def _recall(project: Project, kind: str, installed: Installation | None) -> Reca
 
 
 def _signature_settings(project: Project) -> tuple[str, ...]:
-    """Return the trusted keys and whether signatures are required: both decide which results are used."""
+    """Return the trusted keys, and whether signatures are required.
+
+    Both decide which results are used.
+    """
     keys = project.config.trusted_keys
     return (f"{REQUIRE_SIGNED}={project.is_switched_on(REQUIRE_SIGNED)}", *sorted(keys)) if keys else ()
 

@@ -1,4 +1,4 @@
-"""Reject modules that have the same name, and suggest tables that give each module a different name."""
+"""Report modules that have the same name, and suggest tables that give each module a different name."""
 
 from __future__ import annotations
 

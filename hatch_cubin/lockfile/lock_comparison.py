@@ -117,16 +117,16 @@ def _modules(jobs: Iterable[Job], results: Mapping[Unit, str | None]) -> dict[st
 
 
 def _header_facts(job: Job) -> dict[str, Any]:
-    """Return those facts about a module that headers outside the project can change."""
+    """Return those facts about a module that depend on headers outside the project."""
     found = {} if job.unit.module.part_of else job.declared_types()
     types = {kernel: [*each] for kernel, each in found.items()}
     return {"headers": job.closure.digest()} | ({"types": types} if types else {})
 
 
 def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
-    """Return whether files that the lock file does not list can change a header closure.
+    """Return whether files that are not in the lock file can change which headers a source reads.
 
-    Such a file exists if an include in the project can mean any file, or if a header has an absolute path.
+    Such files exist if an include in the project can mean any file, or if a header has an absolute path.
     """
     outside = {root.tree for root in search if root.tree}
     return (
@@ -228,7 +228,7 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
         if locked is None:
             yield f"{module.full_name} is new"
         elif str(unit.arch) not in locked["units"]:
-            yield f"{unit.name} is new"
+            yield f"{unit.name} is not in the lock"
         elif module not in seen:
             seen.add(module)
             before = {name: value for name, value in locked.items() if name not in _RESULT_FIELDS}
@@ -267,7 +267,7 @@ def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -
 
 
 def expected_result(sha256: str | None) -> RecalledResult | None:
-    """Return facts with the digest in the lock file, so that only a result with this digest is used."""
+    """Return requirements for a cached result: it must have the digest that is in the lock file."""
     return None if sha256 is None else RecalledResult(sha256, 0, "", "")
 
 
@@ -314,17 +314,20 @@ def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
     sources = {job.unit.module.source.path: job.unit.module.source for job in jobs}
     return tuple(
         f"{path}: {source.produced.producer} has returned a different text for the same inputs: an installed "
-        "package has changed, or the function does not always return the same text"
+        "package has changed, or the function does not always return the same text (then a new lock does not "
+        "help: change the function)"
         for path, source in sources.items()
         if source.produced and source.sha256 not in locked
     )
 
 
 def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
-    """Return the entry of a job's unit in the lock file; all values are None if the unit has no entry.
+    """Return a unit's entry in the lock file.
 
-    The lock file of an unchanged project has no entry for a unit if the unit's source was only included in
-    another source, and this build rejects the other source.
+    All values are None if the unit does not have an entry.
+
+    A unit of an unchanged project may not have an entry. Its source was then only included in another source,
+    and this build rejects the other source.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]

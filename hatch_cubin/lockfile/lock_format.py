@@ -242,7 +242,7 @@ _FIELDS: Mapping[str, _Check] = {
 
 
 def _lines(value: Any, depth: int) -> Iterator[str]:
-    """Yield the text of a JSON value in parts: each item that can change separately is on its own line."""
+    """Yield the text of a JSON value in parts, with a line for each item that can change separately."""
     if not isinstance(value, Mapping) or not value or depth == _DEPTH:
         yield json.dumps(value)
         return

@@ -1,4 +1,4 @@
-"""Decide from the lock file whether a build must fail, whether it needs a compiler, and which versions."""
+"""Decide from the lock file whether a build must fail, and which compiler it needs, if any."""
 
 from __future__ import annotations
 
@@ -73,18 +73,28 @@ def evaluate(
 def refuse_if_locked(project: Project, changes: Sequence[str], hint: str | None = None) -> None:
     """Raise LockError if the lock file is outdated and the user requires a build with the lock file."""
     if changes and project.is_switched_on(lock_format.SWITCH):
-        what = f"is stale, and {project.as_written(lock_format.SWITCH)} is set"
+        switch, setters = project.as_written(lock_format.SWITCH), " and ".join(_replaced(project).values())
+        what = f"is stale, and {switch} is set"
+        if setters:
+            what = f"does not match a build with {setters}, and {switch} is set"
         where = Location(lock_format.NAME)
-        raise LockError(problem("lock-stale", what, where, hint or _stale_hint(project), (*changes,)))
+        raise LockError(problem("lock-stale", what, where, hint or _hint(project), (*changes,)))
 
 
-def _stale_hint(project: Project) -> str:
-    """Return how to make a stale lock match: a variable or option may be the only difference."""
-    setters = [setter for key, setter in project.config.replaced.items() if key in {"archs", "toolkit"}]
-    if not setters:
+def _replaced(project: Project) -> dict[str, str]:
+    """Return the keys that a variable or an option replaces; the lock file is for the table's values."""
+    return {key: by for key, by in project.config.replaced.items() if key in {"archs", "toolkit"}}
+
+
+def _hint(project: Project) -> str:
+    replaced = _replaced(project)
+    if not replaced:
         return lock_format.HINT
-    without = f"build without {' and '.join(setters)}, because the lock is for the table"
-    return f"{without}; if the lock is still stale, {lock_format.HINT}"
+    setters, keys = " and ".join(replaced.values()), " and ".join(map(repr, replaced))
+    return (
+        f"the lock is for the values in the table: build without {setters}, or write the value of {setters} "
+        f"in {keys} and run 'hatch-cubin lock' without {setters}"
+    )
 
 
 @contextlib.contextmanager
@@ -132,7 +142,9 @@ def install_command(project: Project) -> str | None:
 def report_stale(project: Project, changes: Sequence[str]) -> None:
     """Print that the lock file is outdated and why; the build continues without the lock file."""
     more = f", and {len(changes) - 1} more" * (len(changes) > 1)
-    project.inform(f"{lock_format.NAME} is stale ({changes[0]}{more}): {_stale_hint(project)}")
+    setters = " and ".join(_replaced(project).values())
+    mismatch = f"does not match a build with {setters}" if setters else "is stale"
+    project.inform(f"{lock_format.NAME} {mismatch} ({changes[0]}{more}): {_hint(project)}")
 
 
 def _results(

@@ -79,7 +79,7 @@ def installed_late(root: str | Path, setup_requires: Iterable[str] = ()) -> Prob
 
 @contextlib.contextmanager
 def explain_late_install(root: str | Path, setup_requires: Iterable[str] = ()) -> Iterator[None]:
-    """Add the reason to an error for a missing wheel that hatch-cubin could not ask for."""
+    """If hatch-cubin could not request a missing wheel from the front end, add this reason to the error."""
     try:
         yield
     except HatchCubinError as exc:

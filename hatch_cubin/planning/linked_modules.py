@@ -98,7 +98,7 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
 
 
 def _refuse_macros_of_variants(config: Config, members: Sequence[Sequence[str]]) -> None:
-    """Raise ConfigError if a [[source]] table defines a macro that distinguishes a module's variants."""
+    """Raise ConfigError if a [[source]] table defines a macro that is in the `variants` of a module."""
     problems = [
         problem(
             "identical-variants",

@@ -38,7 +38,7 @@ _NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and
 
 
 class LinkRecipe(NamedTuple):
-    """The inputs of a module's link: the objects and PTX texts of its sources, in order, and then files."""
+    """The inputs of a module's link: first the compiled sources (objects and PTX), then other files."""
 
     mode: str
     parts: tuple[Module | Source, ...]
@@ -95,12 +95,18 @@ class Module(CompileSettings):
 
     @property
     def short_name(self) -> str:
-        """The module's name in tables; for a library's call, with only the first digits of its key."""
+        """The module's name in tables.
+
+        For a call of CuPy or cuda.core, only the first digits of its key.
+        """
         return self.name[: len(f"{self.front}:") + 12] if self.front else self.name
 
     @property
     def title(self) -> str:
-        """The module's name in messages; for a library's call, the shorter path of its source."""
+        """The module's name in messages.
+
+        For a call of CuPy or cuda.core, the path of its source.
+        """
         return self.source.path if self.front else self.name
 
     @property
@@ -201,10 +207,10 @@ def plan_modules(
 ) -> list[Module]:
     """Return the modules of all sources and variants, sorted by name; modules may share a name.
 
-    *others* are sources of linked modules, which a [[source]] table may match too. Raise ConfigError if a
-    [[source]] table matches no source. Also raise ConfigError if a table for a PTX source sets a key that is
-    only for C++ sources. If *complete* is false, sources are still missing, and a [[source]] table that
-    matches no source is not an error.
+    *others* are the sources of linked modules. A [[source]] table may match these sources too. Raise
+    ConfigError if a [[source]] table matches no source. Also raise ConfigError if a table for a PTX source
+    sets a key that is only for C++ sources. If *complete* is false, sources are still missing, and a
+    [[source]] table that matches no source is not an error.
     """
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
@@ -266,7 +272,7 @@ def plan_modules(
 
 
 def _without_archs_of_pieces(modules: Sequence[Module]) -> list[Module]:
-    """Return the modules without the archs for which a producer returned a separate text."""
+    """Return the modules without archs for which a producer (a Python function) returned another text."""
     own = {(module.name, module.source.arch) for module in modules if module.source.arch}
     if not own:
         return [*modules]
@@ -282,7 +288,7 @@ def _without_archs_of_pieces(modules: Sequence[Module]) -> list[Module]:
 
 
 def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
-    """Return a function that finds out which of the *patterns* match a path.
+    """Return a function that returns the numbers of those *patterns* that match a path.
 
     Patterns without wildcards are looked up in a dict, because a project may have a pattern for each source.
     """
@@ -364,7 +370,7 @@ def locations_in_table(
 def rules_of_source(
     config: Config, source: Source, matching: Iterable[int] | None = None
 ) -> list[SourceRule]:
-    """Return the settings for a source: those of the *matching* [[source]] tables, then the source's own."""
+    """Return the settings for a source: from the *matching* [[source]] tables, and then from a producer."""
     if matching is None:
         matching = _matching([rule.path for rule in config.source])(source.path_for_globs)
     rules = [config.source[index] for index in matching]
@@ -372,12 +378,12 @@ def rules_of_source(
 
 
 def call_of(rules: Iterable[SourceRule]) -> SourceRule | None:
-    """Return the settings of the library call (such as CuPy's) that a source is compiled for, or None."""
+    """Return the settings of the call (of CuPy or cuda.core) that a source is compiled for, or None."""
     return next((rule for rule in reversed([*rules]) if rule.front), None)
 
 
 def call_key(call: SourceRule, source: Source) -> str:
-    """Return the key by which a library's call finds its compiled module at run time."""
+    """Return the key by which a call of CuPy or cuda.core finds its compiled module at run time."""
     from ..loader._text_key import text_key  # lazy import: few projects have such sources
 
     return source.locked_key or text_key(call.front, call.call_options, source.text)
@@ -437,7 +443,7 @@ def _module_of_call(
     call: SourceRule,
     expand_targets: TargetsBySpecs,
 ) -> Module:
-    """Return the module of a source that is compiled for a library's *call*.
+    """Return the module of a source that is compiled for a *call* of a library such as CuPy.
 
     The options come only from the [[source]] tables with `as` that match the file of the call.
     """
@@ -450,7 +456,10 @@ def _module_of_call(
 
 
 def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
-    """Raise ConfigError if a [[source]] table would change a library's call, or if the source is PTX."""
+    """Raise ConfigError if the source of a call is PTX, or if a [[source]] table would change the call.
+
+    A call is a use of CuPy or cuda.core that compiles a text, and whose text this build compiles instead.
+    """
     problems = [
         problem(
             "setting-changes-call",
@@ -481,7 +490,7 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
 
 
 def _keys_that_change_calls(rule: SourceRule) -> list[str]:
-    """Return those keys of a [[source]] table that would change the machine code of a library's call."""
+    """Return those keys of a [[source]] table that would change the code of a call of CuPy or cuda.core."""
     names = {
         "define" if each.name == "undefined" else each.name
         for each in fields(rule)
@@ -491,7 +500,7 @@ def _keys_that_change_calls(rule: SourceRule) -> list[str]:
 
 
 def module_name_from(pattern: str, path: str) -> str:
-    """Return a module name: *pattern* with `{parent}` and `{stem}` replaced by parts of the source's path."""
+    """Return a module's name: *pattern* with parts of the path in place of `{parent}` and `{stem}`."""
     place = PurePosixPath(path)
     return pattern.replace("{parent}", place.parent.name).replace("{stem}", place.stem)
 
@@ -553,7 +562,7 @@ def plan_units(modules: Iterable[Module], toolchain: Toolchain, archs_from: str 
 
 
 def _from(setter: str, target: Target, problem: Problem) -> Problem:
-    """Add to a problem the name of the variable or command-line option that requested the arch."""
+    """Return a problem that names the variable or the command-line option that requested the arch."""
     if problem.where is None:
         return problem._replace(what=f"{setter}: {problem.what}")
     return problem._replace(details=(*problem.details, f"{setter} asks for {target.arch}"))

@@ -21,7 +21,7 @@ _ENVIRON_KEY = re.compile(r"KeyError: ['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
 class Answer(NamedTuple):
     """The end of a producer's process: its exit status (None after a time-out), its output, and its answer.
 
-    *stacks*: after a time-out, the frames of all threads, as `faulthandler` writes them.
+    After a time-out, *stacks* contains the frames of all threads, as `faulthandler` writes them.
     """
 
     status: int | None
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 
 def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator[Problem]:
-    """Yield each reason why the answer of a producer's process cannot be used.
+    """Yield a problem for each reason why the answer of a producer's process cannot be used.
 
     *table* is the location of the [[producer]] table.
     """

@@ -1,4 +1,4 @@
-"""Compute one digest of all installed distributions, because a producer may import any of them."""
+"""Compute one digest of all installed distributions, because a producer may import each of them."""
 
 from __future__ import annotations
 

@@ -44,7 +44,10 @@ def read(project: Project, key: str) -> Produced | None:
 
 
 def write(project: Project, key: str, produced: Produced) -> None:
-    """Save the texts of a producer. It is not an error if the folder cannot be written."""
+    """Save the texts of a producer.
+
+    If the folder cannot be written, the texts are not saved, and no error is raised.
+    """
     body = json.dumps([key, [*produced]]).encode()
     record = file_digest(body).encode() + b"\n" + body + b"\n"
     signing = _signing(project)

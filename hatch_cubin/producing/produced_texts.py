@@ -55,7 +55,7 @@ class _PlaceOfScript(TableLocation):
         return "the mapping that the function returns for a name"
 
     def in_full(self, hint: str | None) -> str | None:
-        """Return a hint in which a line of TOML is written as an item of a Python mapping."""
+        """Return a hint with its line of TOML rewritten as an item of a Python mapping."""
         try:
             items = loads(hint or "").items()
         except ValueError:
@@ -79,7 +79,7 @@ def sources_of(produced: Produced, rule: ProducerRule, place: TableLocation) -> 
 
 
 def _equal_variants(sources: Sequence[Source]) -> Iterator[Problem]:
-    """Yield a problem for each source whose name has the same values as the name of an earlier source."""
+    """Yield a problem for each source that is the same variant as an earlier source."""
     first: dict[tuple[Any, ...], Source] = {}
     for source in sources:
         made = source.produced
@@ -195,7 +195,7 @@ def _bytes(value: Any, where: Location) -> bytes:
 
 
 def _others(value: Any) -> Iterator[Mapping[str, str]]:
-    """Yield each value inside *value* whose type cannot be sent from the producer's process."""
+    """Yield each value inside *value* that the producer's process could not send, because of its type."""
     if _is_other(value):
         yield value
     elif isinstance(value, (Mapping, list)):

@@ -55,7 +55,7 @@ def locate(
 
 
 def undeclared_in(folder: str, disk_path: str, files: Container[str]) -> list[str] | None:
-    """Return the files in a folder that are not in *files*; None if the folder is empty or does not exist.
+    """Return a folder's files that are not in *files*; None if the folder is empty or does not exist.
 
     Python modules do not have to be declared, because an sdist has them anyway.
     """
@@ -69,7 +69,10 @@ def undeclared_in(folder: str, disk_path: str, files: Container[str]) -> list[st
 
 
 def is_listed(name: str) -> bool:
-    """Return whether a listed name counts as an input; hidden files and caches do not count."""
+    """Return whether a name in a folder counts as an input.
+
+    Hidden files and caches do not count.
+    """
     return name not in _NEVER_LISTED and not name.startswith(".")
 
 
@@ -146,7 +149,7 @@ class _ProjectLoader(importlib.abc.Loader):
         return FileReader(SimpleNamespace(path=inside))  # type: ignore[arg-type]
 
     def about_absent(self, name: str) -> str | None:
-        """Return a hint for a name that is missing because `__init__.py` did not run, or None."""
+        """Return a hint if a name may be missing because an `__init__.py` did not run, or None."""
         if not self._is_package:
             return None
         with contextlib.suppress(OSError), open(os.path.join(self._disk_path, "__init__.py"), "rb") as file:
@@ -195,7 +198,7 @@ class Watch:
         return {folder: undeclared_in(folder, path, self._files) for folder, path in self._list.items()}
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Check an event of Python's audit hooks."""
+        """Record an event of Python's audit hooks, if it reads a file or lists a folder of the project."""
         if not self.is_on or not arguments or (event not in _READS and event not in _LISTS):
             return
         if isinstance(arguments[0], int) or (event == "open" and _only_writes(arguments)):
@@ -227,7 +230,10 @@ class Watch:
 
 
 class WatchedEnviron(type(os.environ)):  # type: ignore[misc]
-    """The environment variables of the process. It records which absent variables the project asks for."""
+    """The environment variables of the process.
+
+    The class records which missing variables the project's code asks for.
+    """
 
     absent: dict[str, None]
 
@@ -246,7 +252,7 @@ class WatchedEnviron(type(os.environ)):  # type: ignore[misc]
         return False
 
     def _record(self, key: Any) -> None:
-        """Record the name of a variable if a file of the project asks for it, and not a library."""
+        """Record the name of a variable, if code of the project asks for the variable and not a library."""
         frame: Any = sys._getframe(2)  # noqa: SLF001
         if frame.f_code.co_name == "getenv":
             frame = frame.f_back

@@ -171,7 +171,7 @@ class Database:
     def _open_connection(self, damaged: tuple[int, int] | None = None) -> sqlite3.Connection:
         """Return the connection to the database file, after opening the connection if necessary.
 
-        If the path still leads to the file that was found to be *damaged*, this file is renamed first.
+        If the path still leads to the *damaged* file, the file is renamed first.
         """
         if self._connection is None:
             usable_paths.check(self._path)

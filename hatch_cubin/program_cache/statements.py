@@ -92,7 +92,7 @@ def is_damage(exc: BaseException, *, writable: bool = False) -> bool:
 
 
 def is_busy(exc: BaseException) -> bool:
-    """Return whether an error means that another process has locked the file for too long."""
+    """Return whether an error means that another process kept the file locked for too long."""
     return isinstance(exc, sqlite3.OperationalError) and "locked" in str(exc)
 
 
@@ -110,7 +110,7 @@ def is_open(path: str) -> bool:
 
 
 def find(connection: sqlite3.Connection, key: bytes) -> tuple[bytes | None, bool]:
-    """Return the bytes that are stored under *key*, and whether a damaged row was found instead.
+    """Return the bytes that are stored under *key*, and whether the row of *key* is damaged.
 
     The bytes are None if the row of *key* is missing, or if the row does not match its digest.
     """

@@ -24,7 +24,7 @@ class Condition(NamedTuple):
     line: int
 
     def lacking(self, given: AbstractSet[str]) -> tuple[str, ...] | None:
-        """Return which macros must be defined, besides the macros *given*, so that the condition is true.
+        """Return the macros that must be defined, besides the macros *given*, to make the condition true.
 
         Return () if the condition is true, and None if only a compiler can evaluate the condition.
         """

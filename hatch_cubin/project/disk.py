@@ -1,4 +1,7 @@
-"""Look up and read files; an unreadable file is an error, and does not count as a missing file."""
+"""Look up and read files.
+
+An unreadable file is an error, and does not count as a missing file.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def state_from_status(status: os.stat_result) -> str:
 
 
 def are_settled(states: Iterable[str], now_ns: int) -> bool:
-    """Return whether the last change of files is so old that each new change will change their *states*.
+    """Return whether files were last written long ago, so that each new write will change their *states*.
 
     If a file is written twice within one step of the file system's clock, its state may not change.
     """

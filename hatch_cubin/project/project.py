@@ -207,7 +207,7 @@ def _namespace_package(root: Path) -> str | None:
 
 
 def _how_to_have_a_package(root: Path) -> str:
-    """Return a hint how to add a package, because the project may have only a single Python module."""
+    """Return a hint that says how to make a package, because the project may have only a Python module."""
     modules = sorted(
         path.relative_to(root).as_posix()
         for folder in (root / "src", root)
@@ -335,7 +335,9 @@ def _read(project: Project, path: str) -> Source:
 def with_produced(
     project: Project, sources: ProjectSources, produced: Iterable[Source], declared: Iterable[str]
 ) -> ProjectSources:
-    """Return *sources* with *produced* sources added; *declared* are the files that producers may use.
+    """Return *sources* with the sources *produced* added.
+
+    Producers may use the files *declared*.
 
     Raise SourceError if another source has the same name, or if a pattern still matches no source.
     """
@@ -359,7 +361,7 @@ def with_produced(
 
 
 def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Problem]:
-    """Yield a problem for each produced source that has the path of a file or of another produced source."""
+    """Yield a problem for each source from a Python function whose path another source already has."""
     seen: dict[str, str] = {}
     for source in produced:
         by = source.produced.by if source.produced else ""
@@ -396,8 +398,16 @@ def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
             globs = (f"{path}/**", f"**/{path}")
             matching = (glob for glob in globs if files.find(config.sources, [glob])[0] != every)
             glob = next(matching, None)
-            hint = f'write "{glob}" in place of this path' if glob else guess(path, every)
+            other = _why_excludes_nothing(project.tree.disk_path(path))
+            hint = f'write "{glob}" in place of this path' if glob else other
             project.warn(str(problem("exclude-matches-nothing", what, where, hint)))
+
+
+def _why_excludes_nothing(on_disk: Path) -> str:
+    # The hint must not name a similar source: without this source, the wheel would lack its kernels.
+    if on_disk.is_file():
+        return "headers and other files that are not sources need no 'exclude': remove the path"
+    return "'hatch-cubin plan' lists the sources"
 
 
 def _warn_of_capitals(project: Project, files: ProjectFiles) -> None:
@@ -410,7 +420,7 @@ def _warn_of_capitals(project: Project, files: ProjectFiles) -> None:
 
 
 def _no_sources(project: Project, files: ProjectFiles) -> Problem:
-    """Return the problem of a project that does not have a source to compile."""
+    """Return a problem that says that the project does not have a source to compile."""
     config = project.config
     excluded, _unmatched = files.find(config.sources, ())
     if excluded:
@@ -429,7 +439,7 @@ def _no_sources(project: Project, files: ProjectFiles) -> Problem:
 
 
 def _no_match(project: Project, pattern: str, where: Location) -> Problem:
-    """Return the problem of a pattern in 'sources' that does not match any file."""
+    """Return a problem that says that a pattern in 'sources' does not match any file."""
     hint = _why_none_matches(project, pattern)
     return problem("pattern-matches-nothing", f"sources: {pattern!r} matches no file", where, hint)
 
@@ -455,7 +465,7 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:
-    """Return globs for sources outside the packages, or else for files that seem to contain kernels."""
+    """Return globs to suggest for 'sources': for sources outside packages, or for files with kernels."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
     found = [path for path in paths if path.suffix.lower() in SUFFIXES and not str(path).startswith(packages)]

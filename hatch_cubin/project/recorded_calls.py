@@ -1,4 +1,4 @@
-"""Read the files in which test runs record the calls of a library's compiler, such as CuPy's."""
+"""Read recorded calls: files in which test runs record what CuPy or cuda.core compiles."""
 
 from __future__ import annotations
 

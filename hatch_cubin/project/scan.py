@@ -92,7 +92,7 @@ class Scan(NamedTuple):
 
 
 def scan(text: str) -> Scan:
-    """Return the includes in *text*, and the macros that *text* defines."""
+    """Return the includes in *text*, and the macros that the text defines."""
     text = text.replace("\r\n", "\n").translate(_OTHER_BLANKS)
     includes, defines = _scan(text.replace("\\\n", ""))
     if _TRIGRAPH_BACKSLASH in text:  # with a strict value of the option `std`, the trigraph is a backslash

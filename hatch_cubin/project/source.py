@@ -45,7 +45,7 @@ class Production:
 
     @property
     def leave_out(self) -> str:
-        """Return the hint for a source that should not exist; the key 'exclude' works only for files."""
+        """Return a hint that says how to remove this source: the hint names the function that returns it."""
         return f"remove this source from the texts that {self.producer} returns"
 
 

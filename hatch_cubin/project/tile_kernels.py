@@ -34,7 +34,7 @@ class KernelKinds(NamedTuple):
         return instantiation.partition("<")[0].rpartition("::")[2].strip() in self.tile_names
 
     def as_text(self) -> str:
-        """Return the text of a source with the same kinds of kernels."""
+        """Return a short text that stands for a source with these kinds of kernels."""
         kernels = [f"__tile_global__ {name}(" for name in sorted(self.tile_names)]
         return "\n".join(["#include <cuda_tile.h>", *kernels, *["__global__"] * self.other])
 

@@ -1,6 +1,6 @@
 """Send many requests to a remote store in parallel, and stop using the store if it is too slow or fails.
 
-Each request to the store runs in a thread, which the build can abandon if the request takes too long. The
+Each request to the store runs in a thread. The build can stop waiting for a thread that takes too long. The
 socket's time-out is not enough, because a slow name server, a slow handshake or a header that arrives byte by
 byte can take longer than this time-out.
 

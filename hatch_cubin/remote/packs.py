@@ -78,7 +78,10 @@ class PackIndex:
         return PackIndex(self.packs, slots, self.writes)
 
     def drop_unused(self, used: AbstractSet[bytes]) -> PackIndex:
-        """Mark the *used* keys as used, and return the index without long unused keys."""
+        """Mark the keys *used* as used now.
+
+        Return the index without keys that were not used for a long time.
+        """
         now = self.writes + 1
         slots = {
             key: slot._replace(used=now) if key in used else slot

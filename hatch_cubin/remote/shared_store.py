@@ -134,7 +134,7 @@ class SharedStore:
             self._count_damage()
 
     def _store_checked(self, wanted: RequestsByKey, items: Iterable[PackedResult]) -> None:
-        """Write those fetched results that pass all checks into the cache folder."""
+        """Check the fetched results, and write the correct results into the cache folder."""
         with self._cache.open_importer() as accept:
             for item in items:
                 if not self._policy.accepts_record(item.record):
@@ -272,7 +272,7 @@ class SharedStore:
         self._store.put(_blob_name(pack.sha256), pack.data)
 
     def _read_index(self) -> tuple[PackIndex, str | None, bool]:
-        """Return the pack index, its tag for a later replacement, and whether any signing key has signed it.
+        """Return the pack index, its tag (needed to replace the index), and whether the index is signed.
 
         A damaged pack index, or an index that no trusted key has signed, counts as empty.
         """
@@ -288,7 +288,10 @@ class SharedStore:
             return PackIndex(), tag, is_signed
 
     def _may_write(self, *, is_signed: bool) -> bool:
-        """Return whether all builds that accept the current pack index would accept this build's index."""
+        """Return whether this build may replace the pack index.
+
+        All builds that accept the current index must accept the new index too.
+        """
         signature = self._policy.sign_index(b"")
         return (not is_signed or signature != b"") and self._policy.accepts_index(b"", signature)
 

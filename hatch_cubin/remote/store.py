@@ -66,7 +66,10 @@ class Store(Protocol):
         """
 
     def read(self, name: str, max_size: int) -> tuple[bytes | None, str | None]:
-        """Return an object's tag, and its bytes, which never come from a proxy's cache."""
+        """Return an object's tag and its bytes.
+
+        The bytes never come from the cache of a proxy.
+        """
 
     def has(self, name: str) -> bool:
         """Return whether an object exists; True if the store cannot answer this question."""
@@ -75,7 +78,10 @@ class Store(Protocol):
         """Store *data* as the object *name*."""
 
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
-        """Replace an object; return False if a write that is newer than *tag* may have been overwritten."""
+        """Replace an object.
+
+        Return False if this may have overwritten a newer write of another build.
+        """
 
     def close_idle(self) -> None:
         """Close idle connections, because the next request may come much later."""

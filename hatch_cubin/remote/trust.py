@@ -1,4 +1,4 @@
-"""The policies that decide which cache records and pack indexes a build accepts from a remote store."""
+"""Decide which cache records and pack indexes a build accepts from a remote store."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Installation:
         return digest([self.name, *self._states])
 
     def is_that_of(self, evidence: Evidence) -> bool:
-        """Return whether *evidence* of an earlier build shows that this installation is unchanged."""
+        """Return whether the installed files are the same as in the build that recorded *evidence*."""
         if self._evidence is None:
             same_state = evidence.state == self.state
             if same_state or evidence.contents == self._contents(evidence.marks):

@@ -72,7 +72,7 @@ def build_requirements(
 
 
 def _unlocked(config: Config, environ: Mapping[str, str]) -> list[str]:
-    """Return those requirements that a lock file does not list."""
+    """Return those of a build's requirements that are not in a lock file."""
     others = [*store_requirements(config), *of_signatures(config, environ), *of_clusters(config)]
     produced = dict.fromkeys(each for rule in config.producer for each in rule.requires)
     return [*others, *produced]
@@ -107,7 +107,7 @@ def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
 
 
 def install_command(config: Config, environ: Mapping[str, str], extras: Collection[str] = ()) -> str:
-    """Return a pip command that installs the requirements of a build; newer releases may be installed too.
+    """Return a pip command that installs the packages that a build needs, or upgrades these packages.
 
     If the project's configuration does not choose a toolkit, the command installs the wheels of the newest
     toolkit.
@@ -117,7 +117,7 @@ def install_command(config: Config, environ: Mapping[str, str], extras: Collecti
 
 
 def locked_command(config: Config, environ: Mapping[str, str], locked: Mapping[str, str]) -> str:
-    """Return a pip command that installs the requirements of a build, with the *locked* versions."""
+    """Return a pip command that installs the packages that a build needs, in the *locked* versions."""
     exact = _exact(_toolkit_requirements(config), locked)
     return f"pip install {shlex.join([*exact, *_unlocked(config, environ)])}"
 
@@ -125,7 +125,7 @@ def locked_command(config: Config, environ: Mapping[str, str], locked: Mapping[s
 def versions(
     config: Config, major: int, others: Iterable[str], extras: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return the installed versions of all wheels that can change results, and of the wheels *others*."""
+    """Return the installed version of each wheel that can change results, and of the wheels *others*."""
     parts: set[str] = set()
     if config.toolkit != "system":
         parts = {"cuda-toolkit", *_PARTS[13 if major >= 13 else 12]}

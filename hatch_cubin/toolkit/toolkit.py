@@ -230,7 +230,7 @@ class Toolkit:
         return f"ptxas {self.ptxas}" if module.source.is_ptx else f"NVRTC {self.nvrtc}"
 
     def toolchain(self) -> Toolchain:
-        """Return the facts about the toolkit that `planning/` needs."""
+        """Return the facts about the toolkit that the code in `planning/` needs."""
         # in CUDA 13.3 to 13.5, tileiras knows exactly the capabilities from 8.0 on that NVRTC knows
         tile = [number for number in self.supported if number >= FIRST_TILE and self.version >= TILE_SINCE]
         return Toolchain(f"NVRTC {self.nvrtc}", self.supported, self.families, tuple(tile))
@@ -349,7 +349,7 @@ def _overwritten_bindings() -> tuple[tuple[str, ...], str] | None:
 
 
 def _exact_build(name: str, path: str, kind: str, arch: str) -> str:
-    """Compile an empty source and return the compiler's exact version, which the compiled result states."""
+    """Compile an empty source, and return the compiler's exact version, which is in the compiled result."""
     from . import worker
 
     task = {"id": 0, "kind": kind, "code": b"", "name": b"probe", "instantiate": [], "ptx": kind == "c++"}
@@ -437,7 +437,7 @@ def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
 
 
 def preamble(module: Module, toolkit: Toolkit) -> str:
-    """Return code to put before a source, so that anonymous names are reproducible; empty if not needed."""
+    """Return code to put before a source, so that anonymous names are always the same; may be empty."""
     seeded = not module.source.is_cpp or toolkit.version >= _FIRST_WITH_SEED
     return "" if seeded else _NAMESAKE
 

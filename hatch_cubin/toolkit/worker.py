@@ -76,7 +76,7 @@ def receive(stream: BinaryIO) -> dict[str, Any] | None:
 def compile_task(task: dict[str, Any]) -> dict[str, Any]:
     """Compile one task.
 
-    In the returned dict, `ok` is whether the compile succeeded, and `log` is the compiler's log.
+    The returned dict contains `ok` (whether the compile succeeded) and the compiler's `log`.
     """
     start = time.perf_counter()
     run = _runner(task["kind"])
@@ -536,7 +536,9 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 
 
 def _open_folders(folders: dict[int, str]) -> None:
-    """Open each folder in *folders* with the given number as the folder's file descriptor.
+    """Open each folder in *folders*.
+
+    The folder's number becomes its file descriptor.
 
     If a number is above the limit of open files, the function notes two other names for the folder.
     """

@@ -239,7 +239,7 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/instantiations hints/language hints/macros hints/not_cuda hints/other_sources "
         "hints/undefined_names",
         "identical_variants": "",
-        "shared_kernels": "",
+        "shared_kernels": "definitions hints/kernel_declarations",
         "inline_assembly": "",
         "missing_kernels": "",
         "plan_warnings": "",

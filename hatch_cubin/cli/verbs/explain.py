@@ -186,9 +186,9 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectT
 def _gpu(
     args: argparse.Namespace, units: Sequence[UnitLookup], kernel: str | None, plan: Plan, absent: str
 ) -> dict[str, Any]:
-    """Return which code of each module the GPU in *args* would load, for *kernel* or for any kernel.
+    """Return the code of each module that the GPU in *args* would load, for *kernel* or for any kernel.
 
-    *absent*: the reason why the project is not compiled for exactly this GPU's arch.
+    *absent* is the reason why the project is not compiled for exactly this GPU's arch.
     """
     from ...explaining import arch_choice
 

@@ -104,13 +104,13 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _step(command: str) -> str:
-    """Return the line about a next step, with equal commands for users who do not have pip."""
+    """Return a line about a next step, with other commands for users who do not have pip."""
     others = _WITHOUT_PIP.get(command)
     return f"  {command}" + (f"  (or: {others})" if others else "")
 
 
 def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
-    """Return the setting that names the wrapped build backend, if a build requirement names this backend."""
+    """Return the setting `backend` with the former build backend, if a build requirement names it."""
     requires = (
         table_location.inside(pyproject, "build-system").get("requires") if backend == WRAPPER else None
     )
@@ -184,7 +184,10 @@ class _Files:
         self._change(name, f"{text}{before}{line}{end}", line)
 
     def save(self) -> None:
-        """Write all changed files. No file is written before all edits have succeeded."""
+        """Write all changed files, unless an edit has failed.
+
+        No file is written before all edits have succeeded.
+        """
         for name, text in self._texts.items():
             try:
                 _replace(Path(os.path.realpath(self.root / name)), text.encode())
@@ -209,7 +212,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
-    """If an edit fails, raise ConfigError with the *lines* that the user should add by hand."""
+    """If an edit in the `with` block fails, raise ConfigError with *lines* that the user should add."""
     try:
         yield
     except ValueError as exc:
@@ -300,7 +303,7 @@ def _producer_keys(
 
 
 def _written(key: Mapping[str, str]) -> str:
-    """Return a table of strings as TOML text."""
+    """Return a TOML table with text values as TOML text."""
     return f"{{ {', '.join(f'{name} = {json.dumps(value)}' for name, value in key.items())} }}"
 
 

@@ -170,8 +170,8 @@ def _lines(facts: BundleFacts) -> Iterator[str]:
 def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
     """Yield a row of the table for each kernel of a compiled file.
 
-    Only the first row names the module, arch and size. A module of a library's call has the name of its
-    source here, because its own name is a long key.
+    Only the first row names the module, arch and size. A recorded call of a library (CuPy or cuda.core) has
+    the name of its source here, because the name of its module is a long key.
     """
     name = unit["source"] if is_of_call(unit["module"]) else unit["module"]
     start: Sequence[str] = (plain(name), plain(unit["arch"]), size(unit["bytes"]))

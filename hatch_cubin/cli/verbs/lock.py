@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _refuse_variables(project: Project) -> None:
-    """Raise CheckError if the lock would not be the lock of the table, because variables replace its keys."""
+    """Raise CheckError if environment variables replace settings of pyproject.toml for this lock file."""
     if problems := [
         problem(
             "variable-changes-lock",

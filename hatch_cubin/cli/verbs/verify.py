@@ -167,19 +167,25 @@ class _Rebuilder:
         return self._rebuilt.setdefault(form, _once(lambda: rebuild(project)))()
 
     def note_named(self, opened: OpenedWheel) -> None:
-        """Note a main wheel's manifests, so that companions of this wheel do not repeat the wheel's error."""
+        """Note the manifests of a main wheel.
+
+        If the main wheel has an error, its companions do not repeat it.
+        """
         for bundle in opened.bundles:
             with contextlib.suppress(BundleError):  # the integrity check reports an unreadable manifest
                 self._named.add(file_digest(bundle.read("manifest.json")))
 
     def note_whole(self, bundle: Bundle) -> None:
-        """Note the manifest of a main wheel, which contains the digests of the files in companion wheels."""
+        """Note the manifest of a main wheel.
+
+        The manifest contains the digests of all files in the companion wheels.
+        """
         self._wholes[file_digest(bundle.read("manifest.json"))] = manifest_of(bundle)
 
     def note_part(self, opened: OpenedWheel, said: Mapping[str, Any] | None) -> None:
         """Note the description of a companion wheel, to compare the wheel later.
 
-        *said*: the content of companion.json, or None if this file is damaged.
+        *said* is the content of companion.json, or None if this file is damaged.
         """
         if said is not None:
             self._parts[opened.path] = (opened.companion or "", said)
@@ -338,7 +344,7 @@ def _about(verdict: UnitVerdict, units: str) -> Problem:
 
 
 def _where(comparison: RebuildComparison) -> str:
-    """Return a hint that recommends the sources to verify a wheel with, such as a checkout of its commit."""
+    """Return a hint that recommends which sources to use, such as a checkout of the wheel's commit."""
     before = {name: shipped for name, shipped, _here in comparison.toolchain}
     if not before or not before.keys() <= {"commit", "dirty"}:
         return _OF_ITS_BUILD

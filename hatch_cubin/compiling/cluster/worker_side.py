@@ -153,7 +153,7 @@ _first = threading.Lock()
 def here() -> _ProcessState:
     """Return the files and processes that this worker process keeps.
 
-    A forked process starts without any.
+    A forked process starts without files and processes.
     """
     with _first:
         if not _states or _states[0].pid != os.getpid():

@@ -81,10 +81,10 @@ def check(
 ) -> CheckResult:
     """Check a wheel, folder or package.
 
-    *capabilities*: the GPUs on which all kernels must run. By default, all kernels must run on the GPUs of
-    all archs in the wheel. *excepted*: globs for exceptions. A kernel or module that matches a glob need not
-    run on all GPUs. A module that matches a glob may be compiled for a debugger. A file of GPU code that
-    matches a glob may be outside the bundle.
+    *capabilities* are the GPUs on which all kernels must run. By default, all kernels must run on the GPUs of
+    all archs in the wheel. *excepted*: globs for exceptions. The globs of `--except` select exceptions. A
+    kernel or module that matches a glob need not run on all GPUs. A module that matches a glob may be
+    compiled for a debugger. A file of GPU code that matches a glob may be outside the bundle.
     """
     problems = [
         *integrity_problems(opened),
@@ -151,6 +151,8 @@ def _spills(facts: BundleFacts) -> Iterator[SpillingKernel]:
 def _unserved_problems(bundle: Bundle, checked: BundleCheck, excepted: Sequence[str]) -> Iterator[Problem]:
     if not checked["kernels"]:
         hint = "run 'hatch-cubin plan' in the wheel's project to see which kernels a build compiles"
+        if manifest_of(bundle).skipped:
+            hint = "HATCH_CUBIN_SKIP was set in the build: unset it, and build the wheel again"
         yield problem("no-kernels", "does not contain any kernel", Location(bundle.where), hint)
     total = len(checked["kernels"])
     for left in _without_excepted(excepted, unserved_kernels(checked["kernels"])):
@@ -191,15 +193,15 @@ def _without_excepted(excepted: Sequence[str], lacks: Iterable[AffectedKernels])
 
 
 def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
-    """Return the names of all kernels and modules, which a glob of `--except` can match."""
+    """Return the names that a glob of `--except` can match: those of all kernels and modules."""
     return {cover[name] for checked in bundles for cover in checked["kernels"] for name in _NAME_FIELDS}
 
 
 def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     """Return a hint for kernels that cannot run on *gpus*.
 
-    *absent_from*: the archs for which the wheel has code of the kernels' source, but without the kernels. For
-    a GPU that would load such code, another arch would not add the kernels.
+    *absent_from* are the archs for which the code of the source does not contain the kernels. If a GPU loads
+    code for such an arch, adding another arch would not help.
     """
     shipped = [(arch, 0) for arch in absent_from]
     chosen = {gpu: loader.select(_number(gpu), None, shipped) for gpu in gpus}

@@ -14,7 +14,7 @@ from .verify import bundle_problems
 
 
 def integrity_problems(opened: OpenedWheel) -> Iterator[Problem]:
-    """Yield a problem for each file of a wheel that does not agree with the other files."""
+    """Yield a problem for each file of a wheel that contradicts RECORD, the manifest or another file."""
     if opened.archive is not None:
         yield from record_problems(opened.archive)
     for bundle in opened.bundles:

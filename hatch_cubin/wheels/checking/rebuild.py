@@ -2,7 +2,7 @@
 
 Equal cache keys prove that the wheel and the rebuild had the same inputs: sources, headers, options,
 compiler. If the keys are equal but the compiled code differs, the code in the wheel was not compiled from
-these inputs. If the keys differ, a difference in the compiled code proves nothing. All other files of the
+these inputs. If the keys differ, the compiled code may differ for a good reason. All other files of the
 bundle depend only on the compiled code and on the project's configuration.
 """
 
@@ -78,7 +78,7 @@ def rebuild(project: Project) -> Rebuilt:
 def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebuilt]) -> RebuildComparison:
     """Compare a bundle and its *bill* of materials with a rebuild.
 
-    *again*: a function that rebuilds the project.
+    *again* is a function that rebuilds the project.
     """
     shipped = {name: bundle.read(name) for name in ("manifest.json", "keys.json")}
     for name in {*bundle.packed_sizes} - {*shipped}:
@@ -130,7 +130,7 @@ def compare(
 ) -> RebuildComparison:
     """Compare a bundle with a rebuilt bundle: keys, bytes and kernel names of the code, and all other files.
 
-    *elsewhere*: the names of files that are not compared, because they are in missing wheels.
+    *elsewhere* are the names of files that are not compared, because they are in missing wheels.
     """
     ours, theirs = (read_manifest(files["manifest.json"]) for files in (shipped, rebuilt))
     our_keys, their_keys = (_keys(files["keys.json"]) for files in (shipped, rebuilt))

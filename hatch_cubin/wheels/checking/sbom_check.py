@@ -127,7 +127,7 @@ def _edited(where: Location) -> Problem:
 
 
 def _rewrite_bundle_part(part: Mapping[str, Any]) -> sbom.Component:
-    """Return the component of a bundle as hatch-cubin writes it, given the component *part*."""
+    """Return the component that hatch-cubin would write for the bundle that *part* describes."""
     return sbom.bundle_part(part["name"].removesuffix(f".{BUNDLE_FOLDER}"), _properties_of(part))
 
 
@@ -136,7 +136,7 @@ def _properties_of(part: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _rewrite_part(part: Mapping[str, Any]) -> sbom.Component:
-    """Return the component of a tool, header package or file as hatch-cubin writes it, given *part*."""
+    """Return the component that hatch-cubin would write for the tool, package or file in *part*."""
     if part["type"] == "file":
         return sbom.file_part(part["name"], part["hashes"][0]["content"])
     wheel = part["name"] if "purl" in part else None

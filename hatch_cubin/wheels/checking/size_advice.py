@@ -76,7 +76,7 @@ def size_problem(opened: OpenedWheel, max_size: int) -> Problem | None:
 def remove_large_wheel(path: str, max_size: int, where: Location) -> NoReturn:
     """Remove a wheel that is larger than *max_size*, and raise BundleError with suggestions.
 
-    *where*: the line of the table that sets `max-size`.
+    *where* is the line of the table that sets `max-size`.
     """
     name, total = os.path.basename(path), os.path.getsize(path)
     what = f"{name} has {decimal(total)}, but max-size allows only {decimal(max_size)}"
@@ -110,7 +110,7 @@ def _bundle_remedies(bundle: Bundle, total: int) -> Iterator[Remedy]:
 
 
 def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the bytes that a wheel without an arch would save.
+    """Yield how many bytes smaller a wheel without code for one of the archs would be.
 
     Files that other archs also use do not count.
     """
@@ -170,7 +170,10 @@ def _runnable(count: GpuCover | None) -> int:
 
 
 def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the bytes that `pack = true` would save; for a large bundle, estimate them from a sample."""
+    """Yield how many bytes `pack = true` would save.
+
+    For a large bundle, this is an estimate.
+    """
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     files = {entry.sha256: entry.file for _module, entry in entries}
     blocks = plan_blocks(
@@ -189,7 +192,7 @@ def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 
 
 def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield the bytes that template instantiations would save in comparison with variants of a source.
+    """Yield how many bytes smaller the wheel would be with template instantiations instead of variants.
 
     A single module with all instantiations contains the code of headers only once.
     """
@@ -203,7 +206,10 @@ def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 
 
 def _saved_by_merging(bundle: Bundle, modules: Sequence[ManifestModule]) -> int:
-    """Return the bytes that one module instead of *modules* would save; for large modules, an estimate."""
+    """Return how many bytes would be saved if *modules* became one module.
+
+    For large modules, this is an estimate.
+    """
     archs: dict[str, dict[str, int]] = {}
     for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):
         archs.setdefault(entry.arch, {})[entry.file] = entry.size

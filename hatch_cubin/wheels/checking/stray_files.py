@@ -1,4 +1,7 @@
-"""Find GPU code that no manifest in a wheel lists, and that therefore no other check covers."""
+"""Find GPU code that no manifest in a wheel lists.
+
+No other check reads such code.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _CODE_NAMES = re.compile(r".*\.(?:cubin|fatbin)", re.IGNORECASE | re.DOTALL)
 def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterator[Problem]:
     """Yield a problem for each file of GPU code outside the bundles, and for each misplaced bundle.
 
-    *excepted*: globs for the paths of files that may be outside the bundles.
+    *excepted* are globs for the paths of files that may be outside the bundles.
     """
     if opened.archive is None:
         return

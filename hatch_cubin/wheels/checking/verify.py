@@ -34,7 +34,10 @@ _GENERATOR = "hatch-cubin"
 
 
 def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
-    """Yield the problems of a bundle. *in_wheel*: whether files for editable installs are forbidden."""
+    """Yield the problems of a bundle.
+
+    *in_wheel* is true if files for editable installs are forbidden.
+    """
     try:
         manifest = manifest_of(bundle)
     except BundleError as exc:
@@ -86,7 +89,7 @@ def _result_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def is_built_by_this_version(manifest: Manifest) -> bool:
-    """Return whether the running version of hatch-cubin built a bundle, so that it can check all details."""
+    """Return whether this version of hatch-cubin built a bundle, so that all details can be checked."""
     return manifest.generator == (_GENERATOR, __version__)
 
 
@@ -174,7 +177,7 @@ def _editable_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 
 
 def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
-    """Yield a problem for a manifest that no build can write, such as one with gaps in a packed block."""
+    """Yield a problem for a manifest that no build would write, for example with gaps in a packed block."""
     packed = {entry.offset is not None for module in manifest.modules for entry in module.entries}
     form = layout.RAW if manifest.blocks is None else layout.PACKED
     form = layout.SPLIT if manifest.companions is not None or manifest.wheel_variant is not None else form

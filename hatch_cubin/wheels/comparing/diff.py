@@ -27,7 +27,7 @@ class Sizes(TypedDict):
 class MovedKernel(TypedDict):
     """A kernel that was added or removed for some archs.
 
-    *whole*: whether the kernel was added or removed for all archs.
+    *whole* is true if the kernel was added or removed for all archs.
     """
 
     module: str

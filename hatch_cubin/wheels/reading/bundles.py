@@ -43,8 +43,8 @@ class FileElsewhereError(BundleError):
 class Bundle:
     """The files of a bundle: their names, their compressed sizes, and a function that reads a file.
 
-    *not_files*: a description of each item in the folder that is not a file. Such items are never opened,
-    because reading a pipe could wait forever.
+    *not_files* describes each item in the folder that is not a file. Items that are not files are never
+    opened, because reading a pipe could wait forever.
     """
 
     place: str
@@ -55,7 +55,10 @@ class Bundle:
 
     @property
     def where(self) -> str:
-        """The path of the bundle, which for a bundle in a wheel begins with the wheel's path."""
+        """The path of the bundle.
+
+        If the bundle is in a wheel, the path begins with the wheel's path.
+        """
         return self.place if self.wheel is None else f"{self.wheel}/{self.place}"
 
     def at(self, name: str) -> Location:
@@ -101,8 +104,7 @@ def _matching_paths(word: str) -> list[str]:
 def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
     """Open a wheel, a folder, or an installed package by its import name. The package is not imported.
 
-    *companions*: whether a companion wheel, which does not contain a bundle, may be opened. By default, a
-    companion wheel is an error.
+    A companion wheel, which does not contain a bundle, may be opened only if *companions* is true.
     """
     if os.path.exists(what) and not (os.path.isdir(what) or os.path.isfile(what)):  # for example a pipe
         raise BundleError(problem("not-a-regular-file", "is neither a file nor a folder", Location(what)))
@@ -120,7 +122,10 @@ def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
 
 
 def package_at(place: str) -> str:
-    """Return the import package that contains a bundle. *place*: the path of the bundle in its wheel."""
+    """Return the import package that contains a bundle.
+
+    *place* is the path of the bundle in its wheel.
+    """
     return installed_path(place).removesuffix(f"/{BUNDLE_FOLDER}").replace("/", ".")
 
 
@@ -131,9 +136,11 @@ def installed_path(name: str) -> str:
 
 
 def may_be_package(place: str, package: str) -> bool:
-    """Return whether a bundle can belong to *package*. *place*: the path of the bundle in its wheel.
+    """Return whether a bundle can belong to *package*.
 
-    The folders in *place* before the package may be namespace packages, or ordinary folders.
+    *place* is the path of the bundle in its wheel.
+
+    The parent folders of the package in *place* may be namespace packages, or ordinary folders.
     """
     return f".{package_at(place)}".endswith(f".{package}")
 
@@ -162,7 +169,10 @@ def open_archive(path: str) -> Iterator[zipfile.ZipFile]:
 
 
 def _what_to_name(path: str, error: Exception) -> str | None:
-    """Return a hint for a file that is not a wheel: which file the user should name instead."""
+    """Return a hint for a file that is not a wheel.
+
+    The hint names the file that the user should give instead.
+    """
     if path.endswith(".whl"):
         is_cut = isinstance(error, zipfile.BadZipFile)
         return "the file may be incomplete: download or build the wheel again" if is_cut else None
@@ -216,7 +226,7 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
 def read_in_pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
     """Yield a file of an archive, 1 MiB at a time. Raise BundleError if the file is damaged or far too large.
 
-    An archive can state a wrong size, so unpacking the whole file at once could fill the memory.
+    The size in an archive may be wrong, so unpacking the whole file at once could fill the memory.
     """
     info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)

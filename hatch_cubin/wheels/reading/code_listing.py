@@ -50,7 +50,7 @@ def code_listings(
 
     The list is empty if the bundle does not contain the kernel.
 
-    Raise BundleError with the available archs if the kernel is not compiled for *arch*. *program*: the path
+    Raise BundleError with the available archs if the kernel is not compiled for *arch*. *program* is the path
     of nvdisasm, which is needed only for machine code.
     """
     manifest = manifest_of(bundle).here

@@ -9,7 +9,7 @@ from typing import NamedTuple
 class ReportTable(NamedTuple):
     """A table of a report: the names of its columns, and its rows.
 
-    *numbers*: the columns with numbers. *names*: the columns with names of code.
+    *numbers* are the columns with numbers. *names* are the columns with names of code.
     """
 
     head: Sequence[str]

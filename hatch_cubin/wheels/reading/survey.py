@@ -62,7 +62,7 @@ class KernelFacts(TypedDict):
 class UnitFacts(TypedDict):
     """The compiled code of a module for one arch.
 
-    *digests*: the digest of the whole code, and of each part such as the relocations.
+    *digests* contains the digest of the whole code, and of each part such as the relocations.
     """
 
     module: str
@@ -89,7 +89,10 @@ class SharedFacts(TypedDict):
 
 
 class TotalFacts(TypedDict):
-    """Sums over a bundle. Code that several modules share is counted once."""
+    """The total numbers and sizes of a bundle.
+
+    Code that several modules share is counted only once.
+    """
 
     modules: int
     units: int
@@ -379,7 +382,7 @@ def arch_order(arch: str) -> tuple[bool, int, str]:
 def _group_by(
     what: Literal["arch", "module"], units: Iterable[UnitFacts]
 ) -> Iterator[tuple[str, Collection[UnitFacts]]]:
-    """Yield each module, or each arch, with its compiled code.
+    """Group compiled code by module or by arch, and yield each group.
 
     A module or arch lists each file only once.
     """

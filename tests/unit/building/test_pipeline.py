@@ -294,6 +294,17 @@ def test_a_build_says_which_archs_lack_a_kernel_be_they_cached_or_not(tmp_path: 
         assert len(said) == 2
 
 
+def test_a_build_names_the_header_of_a_kernel_that_two_modules_have(tmp_path: Path) -> None:
+    files = {
+        "fill.cuh": 'extern "C" __global__ void fill(int *p) { *p = 0; }',
+        "a.cu": '#include "fill.cuh"\n',
+        "b.cu": '#include "fill.cuh"\nextern "C" __global__ void b(int *p) { *p = 1; }',
+    }
+    said: list[str] = []
+    pipeline.build(dataclasses.replace(project_of(tmp_path, files, ONE), inform=said.append))
+    assert "move fill from demo/fill.cuh:1" in said[0]
+
+
 def with_options(monkeypatch: pytest.MonkeyPatch, *more: bytes) -> None:
     def options(*args: Any) -> tuple[bytes, ...]:
         return (*compiler_options(*args), *more)

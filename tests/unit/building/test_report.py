@@ -46,7 +46,7 @@ class Front:
 
 def test_one_line_says_what_was_cached_and_what_was_compiled(tmp_path: Path) -> None:
     front = Front(tmp_path)
-    report(front.project, results(), 1.75)
+    report(front.project, (), results(), 1.75)
     assert front.said == ["3 units: 1 cached, 2 compiled in 1.8 s"]
     assert (front.warned, list(tmp_path.iterdir())) == ([], [])
 
@@ -55,12 +55,12 @@ def test_one_more_says_what_other_machines_have_compiled(tmp_path: Path) -> None
     front, found = Front(tmp_path), results()
     first, second = found.seconds
     found.workers = {first: "tcp://a:1"}
-    report(front.project, found, 1.75)
+    report(front.project, (), found, 1.75)
     found.workers = {first: "tcp://b:1", second: "tcp://b:1"} | {
         first._replace(module=replace(first.module, base=f"m{number}")): f"tcp://a:{number}"
         for number in range(9)
     }
-    report(front.project, found, 1.75)
+    report(front.project, (), found, 1.75)
     shown = ", ".join(f"tcp://a:{number} 1" for number in range(7))
     assert front.said[1::2] == [
         "compiled by other machines: tcp://a:1 1",
@@ -123,7 +123,7 @@ def test_what_came_from_the_store_behind_the_cache_is_counted_apart(tmp_path: Pa
     found = results()
     found.fetched = {unit for unit in found.done if str(unit.arch) == "compute_90"}
     found.remote = {"url": "https://cache.example", "fetched": 1}
-    report(front.project, found, 1.75)
+    report(front.project, (), found, 1.75)
     write_report(front.project, found)
     assert front.said == ["3 units: 0 cached, 1 fetched, 2 compiled in 1.8 s"]
     facts = json.loads(path.read_text("utf-8"))
@@ -144,7 +144,7 @@ def test_a_report_has_what_became_of_units_without_a_result_and_nothing_is_said(
         found.failed = [(unit, [])]
     else:
         found.missing = [unit]
-    report(front.project, found, 1.75)
+    report(front.project, (), found, 1.75)
     write_report(front.project, found)
     facts = json.loads(path.read_text("utf-8"))
     counts = {name: facts[name] for name in ("hits", "compiled", "failed", "missing")}

@@ -181,6 +181,13 @@ def test_explain_prints_the_fields_that_are_documented(
     assert main.main(["bake", "--archs", "sm_90"]) == 0
     explain("saxpy", "--gpu", "7.0")
     explain("saxpy", "--gpu", "9.0")
+    define("M", 'sm_80", "sm_90')
+    both = SAXPY.replace("saxpy", "both")
+    part = SAXPY.replace("saxpy", "part")
+    write_tree(project, {"demo/part.cu": f"{both}#if __CUDA_ARCH__ >= 900\n{part}#endif\n"})
+    assert main.main(["bake"]) == 0
+    explain("demo/part.cu", "--gpu", "8.0")
+    (project / "demo/part.cu").unlink()
     define("N", "all-major")
     write_tree(project, {"demo/saxpy.cu": SAXPY + "\n", "demo/copy.ptx": COPY_PTX})
     explain("saxpy")
@@ -286,6 +293,8 @@ def test_check_prints_the_fields_that_are_documented(
     monkeypatch.setattr(check, "PYPI_MAX_BYTES", 1)
     files = bundle(
         made("a", "sm_80", data=code("a", spills=1, stack=8)),
+        made("b", "sm_80", {"b": "b"}, data=code("b")),
+        made("b", "sm_90", {"c": "c"}, data=code("c")),
         made("copy", "sm_90", {"copy": "copy"}, data=code("copy")),
         made("copy", "compute_80", {"copy": "copy"}, data=COPY_PTX.encode()),
     )

@@ -70,8 +70,9 @@ def test_help_is_as_wide_as_argparse_would_have_it(columns: str, monkeypatch: py
 
 def test_a_terminal_that_has_no_size_is_as_wide_as_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr(os, "get_terminal_size", lambda: os.terminal_size((0, 0)))
-    said = main.make_parser([]).format_help()
+    with monkeypatch.context() as patch:  # pytest asks for the size too
+        patch.setattr(os, "get_terminal_size", lambda: os.terminal_size((0, 0)))
+        said = main.make_parser([]).format_help()
     monkeypatch.setenv("COLUMNS", "80")
     assert said == main.make_parser([]).format_help()
 

@@ -13,8 +13,13 @@ from .test_missing_kernels import done, module
 
 
 def notes(*modules: tuple[Module, str]) -> list[str]:
+    return [note.partition(" [")[0] for note in whole_notes({}, *modules)]
+
+
+def whole_notes(headers: dict[str, str], *modules: tuple[Module, str]) -> list[str]:
+    """Return the notes with hints; the source of each module includes all *headers*."""
     found = {unit: code for each, kernels in modules for unit, code in done(each, sm_90=kernels).items()}
-    return [note.partition(" [")[0] for note in shared_kernel_notes(found)]
+    return shared_kernel_notes(found, lambda unit: {unit.module.source.path: "", **headers})
 
 
 def test_modules_with_a_kernel_of_one_name_are_told() -> None:
@@ -22,6 +27,16 @@ def test_modules_with_a_kernel_of_one_name_are_told() -> None:
     assert notes((a, "saxpy own"), (b, "saxpy")) == [
         "demo/b.cu: the modules a, b have kernels of the same name: saxpy"
     ]
+
+
+def test_the_header_with_the_text_of_a_shared_kernel_is_named() -> None:
+    modules = ((module("a", "demo/a.cu"), "fill a"), (module("b", "demo/b.cu"), "fill b"))
+    fill = 'extern "C"\n__global__ void fill(int *p) {}'
+    (note,) = whole_notes({"demo/fill.cuh": fill, "demo/other.cuh": ""}, *modules)
+    assert "move fill from demo/fill.cuh:2" in note
+    assert "'exclude'" not in note
+    (note,) = whole_notes({"demo/b.cu": fill}, *modules)
+    assert "'exclude'" in note
 
 
 def test_a_message_for_many_is_short() -> None:

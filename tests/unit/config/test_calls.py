@@ -86,8 +86,6 @@ LEAVE_OUT = (
     ("option", "code"),
     [
         ("--fmad=false", "option-without-key"),
-        ("-DA -DB", "invalid-value"),
-        (" -DA", "option-without-key"),
         ("", "option-without-key"),
         ("-D", "option-without-key"),
         ("-arch=sm_90", "option-without-key"),
@@ -100,6 +98,28 @@ LEAVE_OUT = (
 )
 def test_an_option_that_no_key_has_is_refused_where_it_is(option: str, code: str) -> None:
     assert refused(f'options = ["-DN=4",\n"{option}"]') == [(code, 4, LEAVE_OUT)]
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "meant"),
+    [
+        ("-DA -DB", "invalid-value", '"-DA", "-DB"'),
+        ("-std=c++17 -DB=1", "invalid-value", '"-std=c++17", "-DB=1"'),
+        ("--maxrregcount 64", "option-without-key", '"--maxrregcount", "64"'),
+        (" -DA", "option-without-key", '"-DA"'),
+    ],
+)
+def test_each_option_is_a_string_of_its_own(option: str, code: str, meant: str) -> None:
+    ((found, line, hint),) = refused(f'options = ["-DN=4", "{option}"]')
+    assert (found, line) == (code, 3)
+    assert str(hint).endswith(f'options = ["-DN=4", {meant}]')
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"), [("--use-fast-math", "--use_fast_math"), ("-std c++17", "-std=c++17")]
+)
+def test_the_spelling_of_a_call_is_suggested(option: str, meant: str) -> None:
+    assert refused(f'options = ["{option}"]') == [("option-without-key", 3, f"did you mean {meant!r}?")]
 
 
 def test_every_wrong_option_is_reported() -> None:

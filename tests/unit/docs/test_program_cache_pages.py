@@ -66,6 +66,6 @@ def test_the_columns_of_the_file_are_those_that_are_documented(tmp_path: Path) -
 
 
 def test_the_numbers_are_those_of_the_code() -> None:
-    assert f"written into the file in batches, after {database._SAVE_AFTER_READS} reads" in REFERENCE
+    assert f"in its file in batches, after {database._SAVE_AFTER_READS} reads" in REFERENCE
     assert database._SAVE_AFTER_S == 1
     assert f"up to {statements._BUSY_TIMEOUT_S:g} seconds for other writers" in REFERENCE

@@ -164,6 +164,13 @@ def test_the_reason_why_one_arch_is_built_or_not(arch: str, source: Source, answ
     assert arch_choice.explain_arch(arch_names.parse_arch(arch), source, TOOLCHAIN, specs) == answer
 
 
+def test_an_arch_that_only_the_global_archs_have_is_not_built() -> None:
+    """The global archs of RULES include sm_90, and the table of the source replaces the global archs."""
+    specs = requests_of(RULES, Source("demo/fast.cu", ""))
+    why = f"no entry of archs (pyproject.toml:22, {REPLACES_GLOBAL}) includes this arch"
+    assert arch_choice.explain_arch(arch_names.parse_arch("sm_90"), K, TOOLCHAIN, specs) == (False, why)
+
+
 ENTRIES = (("sm_80", 13000), ("sm_90", 13000), ("compute_75", 12080), ("compute_90", None))
 MINOR, PTX = "same major, lower minor", "PTX, translated by the driver"
 

@@ -224,6 +224,7 @@ def test_another_text_in_an_unchanged_project_is_named(project: Project, tmp_pat
     user_folders.remove_recalled_facts()
     (change,) = pipeline.check_lock(project, made).changes
     assert change.startswith("demo/mm[B=1].cu: demo/gen.py has returned a different text for the same inputs")
+    assert "change the function" in change  # a new lock does not help
     shutil.rmtree(tmp_path / "cache")
     environ = {**project.environ, "HATCH_CUBIN_LOCKED": "1"}
     error = refusal(LockError, pipeline.build, replace(project, environ=environ))

@@ -387,8 +387,15 @@ def test_a_path_in_exclude_that_is_not_a_source_is_warned_of(tmp_path: Path) -> 
     for exclude in ("src/demo/odl.cu", "src/demo/old.cu", "**/test_*.cu"):
         made = replace(project(tmp_path, f'exclude = ["{exclude}"]'), warn=said.append)
         read_sources(made)
-    what, hint = "exclude: 'src/demo/odl.cu' matches no source", "did you mean 'src/demo/old.cu'?"
+    what, hint = "exclude: 'src/demo/odl.cu' matches no source", "'hatch-cubin plan' lists the sources"
     assert said == [f"{FIRST_PLACE}: {what}\n  hint: {hint}"]
+
+
+def test_a_header_in_exclude_is_not_taken_for_a_source_with_a_similar_name(tmp_path: Path) -> None:
+    said: list[str] = []
+    write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/k.cuh": ""})
+    read_sources(replace(project(tmp_path, 'exclude = ["src/demo/k.cuh"]'), warn=said.append))
+    assert "need no 'exclude'" in said[0]
 
 
 def test_a_source_with_a_suffix_in_capital_letters_is_warned_of(tmp_path: Path) -> None:
