@@ -13,7 +13,6 @@ import faulthandler
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import itertools
 import json
 import operator
 import os
@@ -21,7 +20,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 _READS = frozenset({"open", "sqlite3.connect", "ctypes.dlopen"})
@@ -288,18 +287,6 @@ def _text_or_type(value: Any) -> Any:
     return plain(value) if isinstance(value, (str, bytes, Mapping)) else {"": type(value).__name__}
 
 
-def _can_return_a_mapping(function: Any) -> bool:
-    """Return whether a function returns a value that is not a constant such as None."""
-    import dis  # lazy import: only for a producer that has no function of the requested name
-
-    if not isinstance(function, FunctionType):
-        return False
-    names = [step.opname for step in dis.get_instructions(function)]
-    return any(
-        name == "RETURN_VALUE" and before != "LOAD_CONST" for before, name in itertools.pairwise(names)
-    )
-
-
 def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
     """Return what the requested function returns, or how the function failed. Afterwards, *watch* is off."""
     function = None
@@ -314,8 +301,11 @@ def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
             }
             classes = {name for name, each in own.items() if isinstance(each, type)}
             return {
+                # `main` writes or prints texts in most scripts.
                 "absent": [
-                    name for name, each in own.items() if name != "main" and _can_return_a_mapping(each)
+                    name
+                    for name, each in own.items()
+                    if callable(each) and name not in classes and name != "main"
                 ],
                 "classes": [name for name in own if name in classes and hasattr(own[name], request["call"])],
                 "value": type(function).__name__ if request["call"] in vars(module) else None,
