@@ -205,7 +205,8 @@ class Toolkit:
 
         line = f"pip install {assembler.wheel(self.major, self.ptxas)}"
         if self.nvrtc == assembler.WITHOUT_PTXAS and self._wanted is not None:
-            return f'set toolkit = "13.3.0", or {line}: CUDA 13.3.1 has NVRTC and ptxas of different versions'
+            why = "CUDA 13.3.1 has NVRTC and ptxas of different versions"
+            return f'{why}: {line}, or write toolkit = "13.3.0"'
         return line if self._wanted is None else f"build with isolation, which installs it, or {line}"
 
     @cached_property

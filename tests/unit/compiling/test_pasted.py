@@ -54,6 +54,7 @@ def test_there_are_such_texts() -> None:
         'toolkit = "12.9"',
         'toolkit = "13"',
         'toolkit = "13.0"',
+        'toolkit = "13.3.0"',
         'toolkit = "…"',
     }
     assert sum("\npasted\n" in text for text in TEXTS) > 10

@@ -342,7 +342,7 @@ def test_check_warns_of_a_variant_that_nothing_describes(tmp_path: Path, command
     code, _out, err = command("check", parts / SM90, "--except", "b")
     assert code == 0
     assert err == (
-        f"hatch-cubin: warning: {parts / SM90}: {INDEX} is not in the same folder, "
+        f"hatch-cubin: warning: {parts / SM90}: {INDEX} is not in the wheel's folder, "
         "but installers need this file to choose a variant [wrong-variant-index]\n"
     )
     (parts / INDEX).mkdir()
