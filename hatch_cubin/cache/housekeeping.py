@@ -76,7 +76,7 @@ class _StoredEntry(NamedTuple):
 def shared_folder(folder: Path) -> Iterator[Problem]:
     """Yield a warning if the cache's folder is also the folder of a project, or the user's home folder."""
     home = os.path.expanduser("~")
-    if os.path.abspath(folder) == home or any((folder / name).exists() for name in _OF_PROJECTS):
+    if os.path.abspath(folder) == home or any(os.path.exists(folder / name) for name in _OF_PROJECTS):
         what = "is the cache's folder, but also contains files that do not belong to the cache"
         hint = "set HATCH_CUBIN_CACHE_DIR or cache-dir to an empty folder"
         yield problem("foreign-file-in-cache", what, Location(str(folder)), hint)
