@@ -73,7 +73,8 @@ def evaluate(
 def refuse_if_locked(project: Project, changes: Sequence[str], hint: str | None = None) -> None:
     """Raise LockError if the lock file is outdated and the user requires a build with the lock file."""
     if changes and project.is_switched_on(lock_format.SWITCH):
-        switch, setters = project.as_written(lock_format.SWITCH), " and ".join(_replaced(project).values())
+        switch = project.as_written(lock_format.SWITCH)
+        setters = " and ".join(project.replaced_keys_of_units().values())
         what = f"is stale, and {switch} is set"
         if setters:
             what = f"does not match a build with {setters}, and {switch} is set"
@@ -81,13 +82,8 @@ def refuse_if_locked(project: Project, changes: Sequence[str], hint: str | None 
         raise LockError(problem("lock-stale", what, where, hint or _hint(project), (*changes,)))
 
 
-def _replaced(project: Project) -> dict[str, str]:
-    """Return the keys that a variable or an option replaces; the lock file is for the table's values."""
-    return {key: by for key, by in project.config.replaced.items() if key in {"archs", "toolkit"}}
-
-
 def _hint(project: Project) -> str:
-    replaced = _replaced(project)
+    replaced = project.replaced_keys_of_units()
     if not replaced:
         return lock_format.HINT
     setters, keys = " and ".join(replaced.values()), " and ".join(map(repr, replaced))
@@ -142,7 +138,7 @@ def install_command(project: Project) -> str | None:
 def report_stale(project: Project, changes: Sequence[str]) -> None:
     """Print that the lock file is outdated and why; the build continues without the lock file."""
     more = f", and {len(changes) - 1} more" * (len(changes) > 1)
-    setters = " and ".join(_replaced(project).values())
+    setters = " and ".join(project.replaced_keys_of_units().values())
     mismatch = f"does not match a build with {setters}" if setters else "is stale"
     project.inform(f"{lock_format.NAME} {mismatch} ({changes[0]}{more}): {_hint(project)}")
 

@@ -81,7 +81,7 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
     """Yield a problem for undeclared files that the producer read, and undeclared folders that it listed."""
     rule, read, listed = producer.rule, content.get("read", ()), dict(content.get("listed", {}))
     if absent := [name for name in content.get("variables", ()) if name not in rule.environment]:
-        what = f"{rule.path} asks for {', '.join(absent)}, but 'environment' does not list this variable"
+        what = f"{rule.path} asks for variables that 'environment' does not list: {', '.join(absent)}"
         hint = f"write in the producer table: {setting('environment', [*rule.environment, *absent])}"
         yield problem("undeclared-input", what, table, hint)
     if "." in listed:

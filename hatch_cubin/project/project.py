@@ -171,8 +171,11 @@ class Project:
 
     def variables_that_change_units(self) -> dict[str, str]:
         """Return the variables in the environment that replace 'archs' or 'toolkit', each with this key."""
-        variables = {self.config.replaced.get(key, ""): key for key in ("archs", "toolkit")}
-        return {each: key for each, key in variables.items() if each in self.environ}
+        return {by: key for key, by in self.replaced_keys_of_units().items() if by in self.environ}
+
+    def replaced_keys_of_units(self) -> dict[str, str]:
+        """Return those of 'archs' and 'toolkit' that a variable or an option replaces, each with its name."""
+        return {key: by for key, by in self.config.replaced.items() if key in {"archs", "toolkit"}}
 
     def _warn_of_idle_store_settings(self) -> None:
         # Credentials are sent only to a remote cache whose URL is in the environment (see

@@ -151,16 +151,21 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
 
 
 def _archs_not_shipped(folder: str, verdicts: Iterable[CheckResult]) -> Iterator[Problem]:
-    """Yield a warning if the table lists archs for which the wheels contain no code."""
+    """Yield a warning if the table lists archs for which the wheels contain no machine code.
+
+    For an arch such as sm_90, tileiras makes code for sm_90a. PTX is not compared, because tile kernels and
+    relocatable code have none.
+    """
     kernels = [kernel for verdict in verdicts for bundle in verdict.bundles for kernel in bundle["kernels"]]
     settings, place, _backend = table_location.find_table(folder)
     environ = {**os.environ, "HATCH_CUBIN_ARCHS": ""}  # the archs of the table, and not those of the variable
     listed = parse_config(settings, place, environ).archs
     shipped = {arch for kernel in kernels for arch in kernel["archs"]}
     targets = arch_names.expand([each for each in listed if each not in arch_names.GROUPS], (), ())
-    missing = [arch for arch in (str(target.arch) for target in targets) if arch not in shipped]
+    archs = [str(target.arch) for target in targets if not target.arch.is_ptx]
+    missing = [arch for arch in archs if shipped.isdisjoint({arch, f"{arch}a"})]
     if kernels and missing:
-        what = f"no checked wheel contains code for {', '.join(missing)}, which 'archs' lists"
+        what = f"no checked wheel contains machine code for {', '.join(missing)}, which 'archs' lists"
         hint = "perhaps HATCH_CUBIN_ARCHS was set in the build, or 'archs' of source tables replaces this key"
         yield problem("arch-not-shipped", what, place.of("archs"), hint)
 

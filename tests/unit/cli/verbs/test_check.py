@@ -469,9 +469,12 @@ def test_archs_of_the_table_that_no_wheel_has_are_a_warning(
     in_project(tmp_path, 'archs = ["sm_80", "9.0", "100", "native"]', monkeypatch)
     answer = check(command, wheel, "--table")
     assert answer.code == 0
-    assert answer.err[0] == Coded("arch-not-shipped", "pyproject.toml:10", "sm_100, compute_100")
+    assert answer.err[0] == Coded("arch-not-shipped", "pyproject.toml:10", "for sm_100, which")
     in_project(tmp_path, 'archs = ["sm_80", "sm_90"]', monkeypatch)
     assert check(command, wheel, "--table").err == []
+    with_tile_kernels = wheel_of(tmp_path / "tile", {("a", "sm_90a"): code("a")})
+    in_project(tmp_path, 'archs = ["sm_90", "compute_90"]', monkeypatch)
+    assert check(command, with_tile_kernels, "--table", "--gpu", "9.0").err == []
 
 
 def test_a_glob_that_matches_nothing_is_a_warning(tmp_path: Path, command: Command) -> None:
