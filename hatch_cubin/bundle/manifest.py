@@ -122,8 +122,8 @@ def write_manifest(
     """Return the bytes of a manifest, as a list of lines or groups of lines.
 
     The manifest has a line for each kernel and each module, sorted by name, so that the loader can find one
-    line with a binary search. The line of a module contains a checksum of this line. The first line contains
-    a checksum of all other lines, except those of modules.
+    line with a binary search. The line of a module contains its own checksum. The first line contains a
+    checksum of all other lines, except those of modules.
     """
     head = canonical({key: value for key, value in header.items() if key < "kernels"})[1:-1]
     tail = canonical({key: value for key, value in header.items() if key > "modules"})[1:]

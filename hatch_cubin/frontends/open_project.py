@@ -60,7 +60,7 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
 
 
 def require_compiler(project: Project) -> None:
-    """Raise ToolchainError, with the command to install them, if packages that a build needs are missing."""
+    """Raise ToolchainError with an install command if packages that a build needs are missing."""
     from ..toolkit import installed_wheels, requirements
 
     required = requirements.build_requirements(project.config, project.environ)
@@ -275,7 +275,7 @@ def _declares_packages(backend: str) -> bool:
 
 
 def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the package in the folder `package-dir`, with this folder; None without this setting."""
+    """Return the package that the setting `package-dir` names, with its folder; None without this setting."""
     if (folder := values.get("package_dir")) is None:
         return None
     from ..project.source_roots import ProjectTree

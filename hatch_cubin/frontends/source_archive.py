@@ -1,4 +1,4 @@
-"""Rewrite a finished sdist: add the files that kernels are built from, remove _cubins and caches."""
+"""Rewrite a finished sdist: add the files that kernels are built from, and remove _cubins and caches."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Closure:
 
     def outside(self) -> dict[str, str]:
         """Return one digest for each header tree, covering all headers of the tree in this header closure."""
-        if self._outside is None:  # computed once, as below
+        if self._outside is None:  # computed once, because each unit of the module needs it
             trees: dict[str, list[str]] = {}
             for logical, content in sorted(self.files.items()):
                 if not _is_own(logical):

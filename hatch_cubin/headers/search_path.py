@@ -168,7 +168,7 @@ def _contains_any(found: importlib.metadata.Distribution, files: Collection[str]
 
 
 def _wheel_trees(major: int) -> Iterator[Mapping[str, Path]]:
-    """Yield the folders with NVIDIA's headers in each sys.path entry, beginning with the CUDA runtime's."""
+    """Yield the folders with NVIDIA's headers in each sys.path entry; those of the runtime come first."""
     names = ["cu13/include", "cu13/include/cccl"]
     if major < 13:
         names = ["cuda_runtime/include", "cuda_cccl/include", "cuda_nvcc/include"]

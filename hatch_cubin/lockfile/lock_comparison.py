@@ -326,8 +326,8 @@ def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
 
     All values are None if the unit does not have an entry.
 
-    A unit of an unchanged project may not have an entry. Its source was then only included in another source,
-    and this build rejects the other source.
+    A unit of an unchanged project may not have an entry. In the build that wrote the lock file, the unit's
+    source was then only a part of another source, which this build rejects.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]

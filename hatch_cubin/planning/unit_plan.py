@@ -97,7 +97,7 @@ class Module(CompileSettings):
     def short_name(self) -> str:
         """The module's name in tables.
 
-        For a call of CuPy or cuda.core, only the first digits of its key.
+        For a call of CuPy or cuda.core, the name is only the first digits of the call's key.
         """
         return self.name[: len(f"{self.front}:") + 12] if self.front else self.name
 
@@ -105,7 +105,7 @@ class Module(CompileSettings):
     def title(self) -> str:
         """The module's name in messages.
 
-        For a call of CuPy or cuda.core, the path of its source.
+        For a call of CuPy or cuda.core, the title is the path of the call's source.
         """
         return self.source.path if self.front else self.name
 
@@ -123,7 +123,7 @@ class Module(CompileSettings):
     def file_stem(self) -> str:
         """The module's name in file names, such as `red.BLOCK-64.SCALAR-float`.
 
-        Unusual parts become a hash.
+        Parts with unusual characters become a hash.
         """
         return file_stem(self.base, self.variant)
 
@@ -209,7 +209,7 @@ def plan_modules(
 
     *others* are the sources of linked modules. A [[source]] table may match these sources too. Raise
     ConfigError if a [[source]] table matches no source. Also raise ConfigError if a table for a PTX source
-    sets a key that is only for C++ sources. If *complete* is false, sources are still missing, and a
+    sets a key that is only for C++ sources. If *is_complete* is false, sources are still missing, and a
     [[source]] table that matches no source is not an error.
     """
     own_archs = () if "archs" in config.replaced else config.archs
@@ -272,7 +272,7 @@ def plan_modules(
 
 
 def _without_archs_of_pieces(modules: Sequence[Module]) -> list[Module]:
-    """Return the modules without archs for which a producer (a Python function) returned another text."""
+    """Return the modules, each without the archs for which a producer returned a separate text."""
     own = {(module.name, module.source.arch) for module in modules if module.source.arch}
     if not own:
         return [*modules]

@@ -1,7 +1,8 @@
 """Find the modules of the project that a producer (a Python function) imports, without running any module.
 
-The producer's process finds modules by the same rules, in `producer_script.py`. A module that is imported
-under a computed name is not found by this code: the process reports its file as an undeclared input.
+The producer's process finds modules by the same rules, in `producer_script.py`. This code does not find a
+module that is imported under a computed name. The producer's process reports the file of such a module as an
+undeclared input.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _imported_names(text: bytes, name: str) -> Iterator[str]:
     """Yield the names of the modules that a module may import. A text that is not Python imports nothing."""
     try:
         nodes = ast.walk(ast.parse(text))
-    except (SyntaxError, ValueError, RecursionError):  # its run reports it
+    except (SyntaxError, ValueError, RecursionError):  # running the producer reports the error
         return
     for node in nodes:
         if isinstance(node, ast.Import):

@@ -123,7 +123,7 @@ class Toolkit:
 
         try:
             supported = tuple(sorted(nvrtc.nvrtcGetSupportedArchs()[1]))
-        except RuntimeError as exc:  # cuda.bindings loads the library again, with checks of cuda-pathfinder
+        except RuntimeError as exc:  # cuda.bindings loads the library a second time
             raise self._not_loadable("nvrtc", exc) from exc
         # nvrtcVersion() does not return the patch level, but the header of each PTX from NVRTC contains it
         build = _exact_build("NVRTC", self._nvrtc_path, "c++", f"-arch=compute_{supported[0]}")
@@ -145,7 +145,7 @@ class Toolkit:
 
     @cached_property
     def ptxas(self) -> str:
-        """The exact version of ptxas, which assembles PTX sources: it must be the same as NVRTC's version."""
+        """The exact version of ptxas, which assembles PTX sources. NVRTC must have the same exact version."""
         return self.nvrtc
 
     @property
@@ -438,7 +438,7 @@ def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
 
 
 def preamble(module: Module, toolkit: Toolkit) -> str:
-    """Return code to put before a source, so that anonymous names are always the same; may be empty."""
+    """Return the code before a source that makes anonymous names reproducible; empty if it is not needed."""
     seeded = not module.source.is_cpp or toolkit.version >= _FIRST_WITH_SEED
     return "" if seeded else _NAMESAKE
 

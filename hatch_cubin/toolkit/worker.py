@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-# Stack sizes for threads. A large stack, because deeply nested templates need much stack; unused pages take
-# no memory. A thread gets the second stack size if the address space is too small for the first size.
+# Stack sizes for threads. The first size is large, because deeply nested templates need much stack; unused
+# pages take no memory. A thread gets the second size if the address space is too small for the first size.
 _STACK_BYTES = (256 << 20, 8 << 20)
 # When a Python without a GIL starts, its allocator reserves this many bytes; unused pages take no memory.
 _RESERVED_BYTES = (1 << 30) * ("t" in getattr(sys, "abiflags", ""))
@@ -135,7 +135,7 @@ def _precompiled(task: dict[str, Any]) -> Outcome | None:
 
 
 class _Header:
-    """The precompiled header of this worker process: its headers are compiled only once.
+    """The precompiled header of this worker process, which thus compiles the same headers only once.
 
     A precompiled header contains memory addresses, so no other process can use it.
     """
@@ -198,10 +198,7 @@ _header = _Header()
 
 
 def _compile(task: dict[str, Any]) -> Outcome:
-    """Compile C++.
-
-    Compile a task; if ptxas rejects the generated PTX, compile again with source lines in the PTX.
-    """
+    """Compile C++; if ptxas rejects the generated PTX, compile again with source lines in the PTX."""
     outcome = _run(task)
     if outcome.ok or not outcome.ptx or b"\t.loc\t" in outcome.ptx:
         return outcome
@@ -254,9 +251,9 @@ def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-# The folders that cannot get their file descriptor, because its number is above the limit of open files. The
-# keys are these numbers. The values are other names of each folder: a path with another descriptor, and the
-# folder's real path.
+# The folders whose number cannot be their file descriptor, because the number is above the limit of open
+# files. The keys are these numbers. The values are other names of each folder: a path with another
+# descriptor, and the folder's real path.
 _unnamed: dict[int, tuple[str, str]] = {}
 
 
@@ -337,7 +334,7 @@ class _Assembler:
     def _environment(self) -> dict[str, str]:
         """Return the environment variables for a program, without the variables that would change its result.
 
-        tileiras would read CUDA_HOME, and writes its temporary files into the folder of a variable.
+        tileiras reads CUDA_HOME, and writes its temporary files into a folder that a variable names.
         """
         own = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
         return {**own, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._folder)}
@@ -400,7 +397,7 @@ def _link(task: dict[str, Any]) -> Outcome:
 
 
 def _defined_by_lto(task: dict[str, Any]) -> list[str]:
-    """Return the symbols that LTO-IR and another input both define, which nvJitLink does not report.
+    """Return the symbols that LTO-IR and another input both define. nvJitLink does not report them itself.
 
     The symbols of LTO-IR cannot be read directly. The PTX made from LTO-IR shows variables and kernels, but
     not functions. To find the functions, the LTO-IR is linked with a probe, which is code that calls these
@@ -536,9 +533,7 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 
 
 def _open_folders(folders: dict[int, str]) -> None:
-    """Open each folder in *folders*.
-
-    The folder's number becomes its file descriptor.
+    """Open each folder in *folders*, with the folder's number as its file descriptor.
 
     If a number is above the limit of open files, the function notes two other names for the folder.
     """
