@@ -252,8 +252,8 @@ def describe_editable(
 ) -> dict[str, bytes]:
     """Return the file of an editable install that lists the files to watch and the build command.
 
-    *found_at* is the project's path, as the loader uses it. The default is a path relative to the bundle's
-    *folder*.
+    *found_at* is the project's path, as the loader uses it. By default, *found_at* is a path relative to the
+    bundle's *folder*.
     """
     table = inputs.table
     paths = [Path(tree.path_from_project(name)) for name in inputs.sources]
@@ -342,8 +342,8 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
     under temporary names, and then moved to their final paths, the manifest last. A loader that finds a new
     file but the old manifest can read the new manifest a moment later.
 
-    *outside* is the folder for temporary files. The default is the nearest folder that is not a package,
-    because build backends put only the files of packages into a wheel.
+    *outside* is the folder for temporary files. By default, temporary files are in the nearest folder that is
+    not a package, because build backends put only the files of packages into a wheel.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

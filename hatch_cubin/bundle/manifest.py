@@ -188,8 +188,8 @@ def read_manifest(data: bytes) -> Manifest:
 def is_of_call(module: str) -> bool:
     """Return whether a module is compiled for a call of CuPy or cuda.core, such as `cupy:1f…`.
 
-    The loader finds such a module by the key of the call. The names of its kernels are not in the manifest's
-    index.
+    The loader finds the module of a call by the key of the call. The names of the module's kernels are not in
+    the manifest's index.
     """
     return _OF_CALL.fullmatch(module) is not None
 

@@ -312,8 +312,8 @@ def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str
     """Return the symbols of a relocatable cubin: strong, weak and needed symbols, and device functions.
 
     Only one input of a link may define a strong symbol, and several inputs may define a weak symbol. A needed
-    symbol has to be defined in another input. The functions are the strong symbols that are device functions.
-    Raise ValueError if the symbols cannot be read, or if a symbol is outside of all sections.
+    symbol has to be defined in another input. Only strong symbols are returned as device functions. Raise
+    ValueError if the symbols cannot be read, or if a symbol is outside of all sections.
     """
     strong, weak, needed, functions = list[str](), list[str](), list[str](), list[str]()
     shapes = dict[str, SymbolShape]()

@@ -155,7 +155,8 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def _read_config(self) -> Config:
         """Return the configuration for wheels.
 
-        It also applies to sdists, because an sdist must contain all files that a wheel needs.
+        The configuration for wheels also applies to sdists, because an sdist must contain all files that a
+        wheel needs.
         """
         build = self.metadata.hatch.build_config
         return parse_config(*table_location.hatch_table(Path(self.root), build, self.target_name), os.environ)

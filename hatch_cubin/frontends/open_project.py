@@ -249,8 +249,8 @@ def with_package(project: Project, folder: Path) -> Project:
 def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
     """Return the project, configured to put the kernels into the package that contains one of *bundles*.
 
-    *bundles* are folders named _cubins in the project, from the command line or from a finished wheel. These
-    folders matter only if neither the configuration nor the build backend names the package. If several
+    *bundles* are folders named _cubins in the project, from the command line or from a finished wheel.
+    *bundles* matter only if neither the configuration nor the build backend names the package. If several
     packages match, the project is returned unchanged.
     """
     import os

@@ -20,8 +20,6 @@ AbsentNames = Mapping[str, Sequence[str]]
 def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
     """Return each path at which a new file could change a header closure.
 
-    No file may exist there.
-
     A header closure is the set of all files that a source can read.
     """
     paths = set[str]()

@@ -2,7 +2,7 @@
 
 Cache keys, cache records, the command `explain`, the lock file and the bill of materials all use this list.
 
-If an input were missing from this list, it could change a result without changing the result's cache key. So
+If an input were missing from this list, it could change a result without changing the result's cache key.
 `tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's configuration, and
 fails if no row of the list shows the change. The test `test_ingredients.py` lists the fields that cannot
 change a result.

@@ -458,7 +458,7 @@ def _module_of_call(
 def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
     """Raise ConfigError if the source of a call is PTX, or if a [[source]] table would change the call.
 
-    A call is a use of CuPy or cuda.core that compiles a text, and whose text this build compiles instead.
+    A call of CuPy or cuda.core would compile a text at run time. This build compiles the text instead.
     """
     problems = [
         problem(

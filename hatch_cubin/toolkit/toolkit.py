@@ -145,7 +145,7 @@ class Toolkit:
 
     @cached_property
     def ptxas(self) -> str:
-        """The exact version of ptxas, which assembles PTX sources. NVRTC must have the same exact version."""
+        """The exact version of ptxas, which assembles PTX sources and must have NVRTC's exact version."""
         return self.nvrtc
 
     @property
@@ -250,8 +250,8 @@ class Toolkit:
     def install_headers(self, folder: Path) -> bool:
         """Unpack the headers that NVRTC contains since 13.3; return whether this NVRTC contains headers.
 
-        Raise OSError if NVRTC contains headers but cannot write the headers into the folder. NVRTC does not
-        report the reason of this failure.
+        Raise OSError if NVRTC contains headers but cannot write the headers into the folder. The error has no
+        reason, because NVRTC does not report the reason.
         """
         self.load()
         from cuda.bindings import nvrtc

@@ -186,7 +186,8 @@ class _Header:
     def leave(self) -> None:
         """Remove an incomplete precompiled header, and its folder if the folder is empty.
 
-        The worker removes these files because the build process may have ended before it could remove them.
+        The worker itself removes its files, because the build process may have ended before it could remove
+        them.
         """
         if self.folder:
             self._remove()
@@ -346,7 +347,8 @@ class _Assembler:
     def leave(self) -> None:
         """Kill a ptxas process that is still running, and remove the files of this process.
 
-        The worker removes these files because the build process may have ended before it could remove them.
+        The worker itself removes its files, because the build process may have ended before it could remove
+        them.
         """
         with self._starts:
             if self._running is not None:
@@ -444,7 +446,7 @@ def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Out
     """Link *inputs*; each input consists of a kind, a name and bytes.
 
     If two inputs declare a symbol differently, nvJitLink prints an error of nvlink and still succeeds. (With
-    LTO, nvJitLink writes the error to its log.) This function makes a link with this error fail.
+    LTO, nvJitLink writes the error to its log.) This function makes such a link fail.
     """
     with _caught_stderr() as printed:
         outcome = _linked_anyway(options, inputs)
