@@ -445,8 +445,8 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
     """Link *inputs*; each input consists of a kind, a name and bytes.
 
-    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink and still succeeds. (With
-    LTO, nvJitLink writes the error to its log.) This function makes such a link fail.
+    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink and still succeeds. With
+    LTO, nvJitLink writes such an error to its log. This function makes a link with such an error fail.
     """
     with _caught_stderr() as printed:
         outcome = _linked_anyway(options, inputs)
