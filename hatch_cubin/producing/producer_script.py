@@ -265,7 +265,7 @@ def _only_writes(arguments: tuple[Any, ...]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value in the types of JSON; for any other type, a mapping with the name of the type.
+    """Return a value that JSON can represent; for a value of another type, a mapping with the type's name.
 
     The mapping for bytes also has a text with a character for each byte.
     """

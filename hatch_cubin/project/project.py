@@ -365,7 +365,7 @@ def with_produced(
 
 
 def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Problem]:
-    """Yield a problem for each source from a Python function whose path another source already has."""
+    """Yield a problem for each source from a producer that has the path of another source."""
     seen: dict[str, str] = {}
     for source in produced:
         by = source.produced.by if source.produced else ""

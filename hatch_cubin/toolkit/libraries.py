@@ -47,7 +47,7 @@ def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
 
 
 def with_builtins(library: Path) -> list[str]:
-    """Return *library* and the libraries to load first: NVRTC 13.0 does not load libnvrtc-builtins itself."""
+    """Return the libraries to load for *library*: NVRTC 13.0 does not load libnvrtc-builtins itself."""
     return [*map(str, sorted(library.parent.glob("libnvrtc-builtins.so.*"))), str(library)]
 
 
