@@ -438,7 +438,7 @@ def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
 
 
 def preamble(module: Module, toolkit: Toolkit) -> str:
-    """Return the code before a source that makes anonymous names reproducible; empty if it is not needed."""
+    """Return code to put before a source to make its anonymous names reproducible; empty if not needed."""
     seeded = not module.source.is_cpp or toolkit.version >= _FIRST_WITH_SEED
     return "" if seeded else _NAMESAKE
 
