@@ -62,7 +62,7 @@ class LinkRecipe(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Module(CompileSettings):
-    """What a program loads: a source with its settings, a variant of a source, or several linked sources.
+    """A module, which programs load: a source with its settings, a variant of a source, or linked sources.
 
     If a module is linked from several sources, each of these sources becomes an object. An object is compiled
     and cached separately, and cannot be loaded.
@@ -458,7 +458,7 @@ def _module_of_call(
 def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
     """Raise ConfigError if the source of a call is PTX, or if a [[source]] table would change the call.
 
-    A call of CuPy or cuda.core would compile a text at run time. This build compiles the text instead.
+    A call of CuPy or cuda.core would compile a text at run time, and this build compiles the text instead.
     """
     problems = [
         problem(

@@ -446,7 +446,8 @@ def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Out
     """Link *inputs*; each input consists of a kind, a name and bytes.
 
     If two inputs declare a symbol differently, nvJitLink prints an error of nvlink and still succeeds. With
-    LTO, nvJitLink writes such an error to its log. This function makes a link with such an error fail.
+    LTO, nvJitLink writes such an error to its log. This function makes the link fail if nvJitLink prints or
+    logs an error of nvlink.
     """
     with _caught_stderr() as printed:
         outcome = _linked_anyway(options, inputs)
