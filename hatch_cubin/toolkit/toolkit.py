@@ -250,8 +250,8 @@ class Toolkit:
     def install_headers(self, folder: Path) -> bool:
         """Unpack the headers that NVRTC contains since 13.3; return whether this NVRTC contains headers.
 
-        Raise OSError if NVRTC contains headers but cannot write the headers into the folder. The error has no
-        reason, because NVRTC does not report the reason.
+        Raise OSError if NVRTC contains headers but cannot write the headers into the folder. The OSError
+        contains no reason, because NVRTC does not report why it failed.
         """
         self.load()
         from cuda.bindings import nvrtc
