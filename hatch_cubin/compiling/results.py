@@ -30,7 +30,7 @@ _REPEATED = (
 
 @dataclass(slots=True)
 class Results:
-    """What a build got for each unit (a module for one arch): compiled code, an error, or a cache miss."""
+    """The result of a build for each unit (a module for one arch): compiled code, error or cache miss."""
 
     done: dict[Unit, Compiled] = field(default_factory=dict)
     seconds: dict[Unit, float] = field(default_factory=dict)

@@ -72,7 +72,7 @@ _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
 def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     """Return the TOML table at *path*, or an empty table if the table does not exist.
 
-    A value that is not a table also gives an empty table: other code reports this mistake.
+    If the value at *path* is not a table, return an empty table too, because other code reports this mistake.
     """
     value: Any = tables
     for key in path:
@@ -92,8 +92,8 @@ def backend_meant(text: str) -> str | None:
 def backend_of_tables(tool: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the header of the table in `[tool]` that configures a build backend, and the backend's name.
 
-    Projects with any build backend may have a `[tool.uv]` or `[tool.hatch]`, so these tables count only if
-    they have settings about builds. Return None if no table configures a build backend, or if there is a
+    Projects with any build backend may have a `[tool.uv]` or `[tool.hatch]`, so these two tables count only
+    if they have settings about builds. Return None if no table configures a build backend, or if there is a
     table of setuptools.
     """
     if "setuptools" in tool:

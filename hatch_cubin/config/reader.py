@@ -258,7 +258,7 @@ def _file_above(path: str, _reader: _Reader) -> str | None:
 
 
 def _placeholders(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each text in a value that still contains a placeholder copied from a hint, with its path.
+    """Yield each text in a value that still contains a placeholder copied from a hint, and the text's path.
 
     The function skips tables inside an array, because the reader checks the keys of such tables later.
     """
@@ -552,7 +552,8 @@ def _report_replaced_settings(
 ) -> None:
     """Report each setting that a later [[source]] table with the same `path` replaces.
 
-    Settings of a table with a different path are not reported: the first path may match more sources.
+    A setting that a table with a different path replaces is not reported, because the first path may match
+    more sources.
     """
     from .toml_lines import literal, setting  # lazy import: needed only to report mistakes
 

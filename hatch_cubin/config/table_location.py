@@ -75,7 +75,7 @@ Folder = str | os.PathLike[str]
 
 
 class NoTableError(ConfigError):
-    """The project's build backend finds no configuration of hatch-cubin where it looks for the configuration.
+    """Raised if hatch-cubin's table is not in the place that the project's build backend reads.
 
     *place* is the location where the build backend looks for the configuration. *unread* is the location of a
     table that the build backend does not read, if there is one. *alternative* is a second piece of advice,
