@@ -88,8 +88,8 @@ def as_written(environ: Mapping[str, str], variable: str) -> str:
 def unknown_variables(environ: Mapping[str, str], readers: Iterable[str], keys: Iterable[str]) -> list[str]:
     """Return a message for each unknown variable whose name is similar to the name of a hatch-cubin variable.
 
-    *readers* are the known variables except switches. *keys* are the keys of hatch-cubin's configuration in
-    pyproject.toml.
+    *readers* are hatch-cubin's variables except switches (variables that are on or off). *keys* are the keys
+    of hatch-cubin's configuration in pyproject.toml.
     """
     known, of_table = {*readers, *_SECRETS, *SWITCHES, *_OTHERS}, {*keys}
     messages = []

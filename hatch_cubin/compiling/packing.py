@@ -106,7 +106,7 @@ def _recall_name(key: bytes) -> str:
 
 
 def _known(packed: Compiled, record: str) -> RecalledResult:
-    """Return the digest and size by which the next build recognises a block in the cache."""
+    """Return the digest and size that a block from the cache must have."""
     return RecalledResult(packed.sha256, packed.size, record, _PLAIN)
 
 

@@ -158,7 +158,7 @@ class PlainCompileCheck:
         """Return whether a unit may be compiled with a precompiled header.
 
         A unit may be compiled with a precompiled header if all earlier results for the unit's source were
-        equal to plain compiles. The earlier results must also contain functions and variables in only a few
+        equal to plain compiles. The functions and variables in these results must also be in only a few
         different orders.
         """
         path = unit.module.source.path

@@ -110,7 +110,7 @@ def _step(command: str) -> str:
 
 
 def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
-    """Return the setting `backend` if the project wraps a backend that only the build requirements name."""
+    """If `hatch_cubin.backend` is in use, return the setting `backend` from the build requirements."""
     requires = (
         table_location.inside(pyproject, "build-system").get("requires") if backend == WRAPPER else None
     )

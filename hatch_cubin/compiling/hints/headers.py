@@ -149,7 +149,7 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
 
 
 def _about_path(name: str, includer: str) -> str:
-    """Return a hint for a missing header that cannot be found and has no similar name."""
+    """Return a hint for a missing header if no other header has a similar name."""
     if name.startswith("../"):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(includer), name))
         return f"this path leads to {path}{_OUTSIDE if path.startswith('../') else _INSIDE}"
