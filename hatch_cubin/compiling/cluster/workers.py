@@ -21,7 +21,7 @@ class WorkerJoined(NamedTuple):
 
 
 class WorkerUnfit(NamedTuple):
-    """The event that a worker cannot compile for this build, for example with a different compiler."""
+    """The event that a worker cannot compile for this build, for example because its compiler differs."""
 
     worker: str
     why: str
