@@ -58,7 +58,7 @@ _LIKE_OURS = re.compile(
 _NEARLY = 0.8  # minimum similarity for a name that does not begin with HATCH_CUBIN_
 # Such a word may reverse the meaning: HATCH_CUBIN_NO_X may be the opposite of a variable HATCH_CUBIN_X.
 _NEGATION = re.compile("NO|NOT|UN.*|DISABLED?|WITHOUT")
-_ROUGHLY = 0.6  # minimum similarity after the prefix HATCH_CUBIN_
+_ROUGHLY = 0.6  # minimum similarity for the rest of a name that begins with HATCH_CUBIN_
 _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
 
 

@@ -40,7 +40,7 @@ class Results:
     missing: list[Unit] = field(default_factory=list)
     # The environment variable or option that makes a cache miss an error.
     hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"
-    # The archs from an environment variable or option, which replace those in pyproject.toml.
+    # The archs from an environment variable or option, which replace the archs in pyproject.toml.
     archs_for_explain: str = ""
     # Units for archs that the project does not list. The build compiles these units only for hints, so a
     # failure is not an error.

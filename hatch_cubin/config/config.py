@@ -161,7 +161,7 @@ class Config:
     # The executor is never read from pyproject.toml: a change of the project must not send code to other
     # machines.
     executor: str | None = None
-    # the fraction of the results of other machines that this machine compiles again to compare them
+    # the fraction of other machines' results that this machine compiles again, to compare the results
     recheck: float = 0.0
     # the top-level settings do not inherit macros, so there is nothing to undefine
     undefined: ClassVar[tuple[str, ...]] = ()
