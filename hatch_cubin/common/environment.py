@@ -56,7 +56,7 @@ _LIKE_OURS = re.compile(
     "HATCH[^A-Z]?CU|CUBIN", re.IGNORECASE
 )  # the start of a name that may be the misspelled name of one of hatch-cubin's variables
 _NEARLY = 0.8  # minimum similarity for a name that does not begin with HATCH_CUBIN_
-# Such a word may reverse the meaning: HATCH_CUBIN_NO_X may be the opposite of a variable HATCH_CUBIN_X.
+# Such a word may reverse the meaning: a variable with NO may be the opposite of a known variable without NO.
 _NEGATION = re.compile("NO|NOT|UN.*|DISABLED?|WITHOUT")
 _ROUGHLY = 0.6  # minimum similarity for the rest of a name that begins with HATCH_CUBIN_
 _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}

@@ -11,9 +11,8 @@ The option '--rebuild' compiles the kernels again, with an empty cache, and comp
 needs the same sources and the same compiler as the wheel's build. If the sources or the compiler differ, a
 difference between the kernels proves nothing, and the command says so.
 
-For other files, such as the package's own '__init__.py', only a signature of the wheel proves that they were
-not changed. RECORD (the wheel's list of files and digests) protects only against damage, because an attacker
-can write a new RECORD.
+For files that hatch-cubin did not make, such as the package's own '__init__.py', only a signature proves that
+nobody changed them. RECORD protects only against damage.
 """
 
 from __future__ import annotations
