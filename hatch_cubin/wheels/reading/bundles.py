@@ -177,7 +177,9 @@ def _what_to_name(path: str, error: Exception) -> str | None:
         is_cut = isinstance(error, zipfile.BadZipFile)
         return "the file may be incomplete: download or build the wheel again" if is_cut else None
     if path.endswith((".cubin", ".ptx")):
-        return f"name the whole bundle, which is a folder: {os.path.dirname(path) or os.curdir}"
+        return (
+            f"name the folder of the whole bundle instead of one file: {os.path.dirname(path) or os.curdir}"
+        )
     return _NO_KERNELS_YET if path.endswith(".tar.gz") else _HOW_TO_BUILD
 
 
@@ -192,7 +194,7 @@ def refuse_large_directory(path: str | Path) -> None:
         said = int.from_bytes(tail[at64 + 40 : at64 + 48], "little")
     if said > read_limits.DIRECTORY:
         most = size(read_limits.DIRECTORY)
-        raise ValueError(f"its list of files has {size(said)}, but the limit is {most}")
+        raise ValueError(f"the archive's list of files has {size(said)}, but the limit is {most}")
 
 
 def metadata_file(members: Iterable[str], name: str, wheel: str) -> str:
@@ -251,7 +253,9 @@ def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
 def _require_bundle(opened: OpenedWheel, hint: str | None = None) -> OpenedWheel:
     if not opened.bundles and opened.companion is not None:
         what = f"is a companion of {_main_wheel_of(opened)}"
-        hint = "name the main wheel, and the companion wheels in the same folder are read too"
+        hint = (
+            "name the main wheel instead: hatch-cubin then also reads the companion wheels in the same folder"
+        )
         raise BundleError(problem("companion-alone", what, Location(opened.path), hint))
     if not opened.bundles:
         if opened.archive is not None:
@@ -336,8 +340,8 @@ def _folder_bundle(folder: Path) -> Bundle:
 def _hint_at_wheels(folder: str) -> str | None:
     wheels = sorted(Path(folder).glob("dist/*.whl")) or sorted(Path(folder).glob("*.whl"))
     if len(wheels) > 1:
-        return f"there are {len(wheels)} wheels: {wheels[0].with_name('*.whl').as_posix()}"
-    return f"there is a wheel: {wheels[0].as_posix()}" if wheels else None
+        return f"name one of these {len(wheels)} wheels: {wheels[0].with_name('*.whl').as_posix()}"
+    return f"name this wheel: {wheels[0].as_posix()}" if wheels else None
 
 
 def _hint_at_project(folder: str) -> str | None:

@@ -173,7 +173,7 @@ def test_the_lines_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "",
         "2 modules, 3 units, 3 kernels: 460 B in 2 files",
         "made of: other 63 %, PTX 20 %, symbol tables of the rest 18 %",
-        "the largest: a.sm_80.cubin 370 B, copy.compute_80.ptx 90 B",
+        "the largest files: a.sm_80.cubin 370 B, copy.compute_80.ptx 90 B",
         "identical, stored once as a.sm_80.cubin: a for sm_80, a for sm_90",
     ]
 
@@ -206,7 +206,7 @@ def test_several_bundles_of_one_wheel_are_all_shown(
 def test_a_bundle_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = write_tree(tmp_path / "_cubins", bundle(skipped=True))
     assert main(["inspect", str(place), "--html", str(tmp_path / "page.html")]) == 0
-    said = "contains no kernels, because HATCH_CUBIN_SKIP was set in the build"
+    said = "the bundle contains no kernels, because HATCH_CUBIN_SKIP was set in the build"
     assert capsys.readouterr().out.splitlines()[-1] == f"  {said}"
     assert said in (tmp_path / "page.html").read_text("utf-8")
 

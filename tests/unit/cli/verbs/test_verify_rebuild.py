@@ -200,7 +200,7 @@ def test_a_rebuild_that_fails_hides_nothing_that_is_known(tmp_path: Path, comman
 def test_keys_that_cannot_be_read_stop_the_comparison(tmp_path: Path, command: Command) -> None:
     shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n'))
     (shipped / "keys.json").write_text("{}")
-    what = "its manifest or keys cannot be read: does not have 'units'"
+    what = "the manifest or the cache keys of this bundle cannot be read: does not have 'units'"
     assert f"{shipped.as_posix()}: {what} [manifest-unreadable]" in rebuilt(command, shipped, tmp_path).errors
 
 
