@@ -213,7 +213,7 @@ def _unit_problems(
         what = f"has {len(data)} bytes, but must have {entry.size} bytes according to the manifest"
         yield problem("file-changed", what, where)
     elif (digest := file_digest(data)) != entry.sha256:
-        what = f"has the SHA-256 digest {digest}, but the manifest says {entry.sha256}"
+        what = f"its sha256 is {digest}, but the manifest says {entry.sha256}"
         yield problem("file-changed", what, where)
     else:
         ours = is_built_by_this_version(manifest)

@@ -98,8 +98,8 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
         text = read_member(wheel, place).decode("utf-8", "replace")
         said = {*_TAG.findall(text)}
         if said != tags:
-            told = ", ".join(sorted(said)) or "(none)"
-            what = f"has the tags {told}, but the wheel's name has {', '.join(sorted(tags))}"
+            told = ", ".join(sorted(said)) or "no tag"
+            what = f"says {told}, but the wheel's name says {', '.join(sorted(tags))}"
             yield problem("wrong-tags", what, member_location(wheel, place))
         for value in _PURELIB.findall(text):
             if value.lower() not in ("true", "false"):
@@ -126,5 +126,5 @@ def _release_problems(wheel: zipfile.ZipFile, place: str, release: str) -> Itera
     for (field, pattern), said in zip(_METADATA_FIELDS.items(), release.split("-"), strict=True):
         found = pattern.findall(head)
         if [*map(comparable_name, found)] != [comparable_name(said)]:
-            what = f"has the {field} {', '.join(found) or '(none)'}, but the wheel's name says {said}"
+            what = f"says {field}: {', '.join(found) or 'nothing'}, but the wheel's name says {said}"
             yield problem("wheel-renamed", what, member_location(wheel, place), _REFUSED)

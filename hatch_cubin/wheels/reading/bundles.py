@@ -340,8 +340,8 @@ def _folder_bundle(folder: Path) -> Bundle:
 def _hint_at_wheels(folder: str) -> str | None:
     wheels = sorted(Path(folder).glob("dist/*.whl")) or sorted(Path(folder).glob("*.whl"))
     if len(wheels) > 1:
-        return f"name one of these {len(wheels)} wheels: {wheels[0].with_name('*.whl').as_posix()}"
-    return f"name this wheel: {wheels[0].as_posix()}" if wheels else None
+        return f"there are {len(wheels)} wheels: {wheels[0].with_name('*.whl').as_posix()}"
+    return f"there is a wheel: {wheels[0].as_posix()}" if wheels else None
 
 
 def _hint_at_project(folder: str) -> str | None:

@@ -173,7 +173,7 @@ def test_the_lines_in_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         "",
         "2 modules, 3 units, 3 kernels: 460 B in 2 files",
         "made of: other 63 %, PTX 20 %, symbol tables of the rest 18 %",
-        "the largest files: a.sm_80.cubin 370 B, copy.compute_80.ptx 90 B",
+        "the largest: a.sm_80.cubin 370 B, copy.compute_80.ptx 90 B",
         "identical, stored once as a.sm_80.cubin: a for sm_80, a for sm_90",
     ]
 

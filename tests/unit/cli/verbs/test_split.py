@@ -162,7 +162,7 @@ DAMAGED: dict[str, tuple[str, bytes, str, str]] = {
         f"{INFO}/METADATA",
         b"Metadata-Version: 2.1\n\nName: x\n",
         "metadata-unreadable",
-        "does not have Name and Version",
+        "does not have the fields Name and Version",
     ),
     "no bill": (f"{INFO}/sboms/{sbom.NAME}", b"[]", "not-as-written", ""),
     "no manifest": ("demo/_cubins/manifest.json", b"{}", "manifest-unreadable", "does not have 'format'"),

@@ -250,7 +250,7 @@ INDEX_OF_KERNELS = "demo/_cubins/manifest.json"
     ("changed", "data", "code", "place", "value"),
     [
         ("demo/_cubins/a.sm_90.cubin", None, "file-missing", "a.sm_90.cubin", ""),
-        ("demo/_cubins/a.sm_80.cubin", b"x", WRONG, "a.sm_80.cubin", "to the wheel variant 'sm90'"),
+        ("demo/_cubins/a.sm_80.cubin", b"x", WRONG, "a.sm_80.cubin", "is in the wheel variant 'sm90'"),
         (
             INDEX_OF_KERNELS,
             b'"label":"sm80"',
@@ -267,7 +267,7 @@ INDEX_OF_KERNELS = "demo/_cubins/manifest.json"
         ),
         (INDEX_OF_KERNELS, b"{}", "manifest-unreadable", "manifest.json", "'format'"),
         (f"{INFO}/variant.json", describe_variants(["sm80"]), WRONG, f"{INFO}/variant.json", "'sm90'"),
-        (f"{INFO}/variant.json", None, WRONG, "demo/_cubins", "variant.json is missing"),
+        (f"{INFO}/variant.json", None, WRONG, "demo/_cubins", "does not contain variant.json"),
     ],
 )
 def test_a_variant_that_was_changed(

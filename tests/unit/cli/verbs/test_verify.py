@@ -450,7 +450,10 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
         ("99.0", "was made by hatch-cubin 99.0, which is newer than this version [newer-release]"),
         (
             "evil",
-            f"names hatch-cubin evil as its builder, but {OURS} does not know evil [unknown-release]",
+            (
+                f"names hatch-cubin evil as the builder of the wheel, but {OURS} does not "
+                f"know evil [unknown-release]"
+            ),
         ),
     ],
 )
@@ -506,7 +509,9 @@ def test_another_generator_is_none_that_is_known(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = of_version(monkeypatch, __version__, b"evil", name="hatch-cubin2")
-    unknown = Coded("unknown-release", "demo/_cubins/manifest.json", "names hatch-cubin2 as its builder")
+    unknown = Coded(
+        "unknown-release", "demo/_cubins/manifest.json", "names hatch-cubin2 as the builder of the wheel"
+    )
     assert unknown in Answer(command, wheel_of(tmp_path, files)).errors
 
 
