@@ -11,10 +11,13 @@ import argparse
 import os
 import shlex
 import sys
+from pathlib import Path
 
 from ...common import streams
 from ...errors import PREFIX, CheckError, Location, problem
 from ..verb_base import Answer, json_argument
+
+_FILES_OF_PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +31,7 @@ def run(args: argparse.Namespace) -> Answer:
     from ...cache import signing
     from ...config import toml_lines
 
+    _refuse_a_project(args.file)
     private, public = signing.new_key()
     try:
         with open(args.file, "x", encoding="ascii", opener=_for_the_owner) as file:
@@ -46,6 +50,15 @@ def run(args: argparse.Namespace) -> Answer:
             f"{PREFIX}everybody who has this file can sign results, so keep the file secret: {variable}",
         )
     return Answer({"file": args.file, "public_key": public}, [toml_lines.setting("trusted-keys", [public])])
+
+
+def _refuse_a_project(path: str) -> None:
+    """Raise CheckError if *path* is inside a project: its sdists and wheels could contain the private key."""
+    for folder in Path(os.path.abspath(path)).parents:
+        if any((folder / name).is_file() for name in _FILES_OF_PROJECTS):
+            what = f"is inside the project {folder}, whose sdists and wheels could contain the private key"
+            hint = f"write the key to another folder: hatch-cubin keygen ~/{shlex.quote(Path(path).name)}"
+            raise CheckError(problem("private-key-in-project", what, Location(path), hint))
 
 
 def _for_the_owner(path: str, flags: int) -> int:
