@@ -62,7 +62,7 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
             "key-in-wrong-table",
             f"{written!r} is a key for modules, but {source.path} is only a part of a linked module",
             config.place.of("source", index, written),
-            f"set it in {config.place.tables('module')}" if key in {"archs", "variants"} else None,
+            f"set {written!r} in {config.place.tables('module')}" if key in {"archs", "variants"} else None,
         )
         for index, rule in enumerate(config.source)
         for key in _OF_MODULES
@@ -74,10 +74,10 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
     problems += [
         problem(
             "key-in-wrong-table",
-            "is linked into a module, so it can have no arch and no variant in its name, "
-            "and no 'name', 'as', 'archs' or 'variants' of its own",
+            "is linked into a module, so the source's name cannot contain an arch or a variant, "
+            "and the source cannot have its own 'name', 'as', 'archs' or 'variants'",
             Location(source.path),
-            f"leave them out in {source.produced.producer}",
+            f"change the name and the settings that {source.produced.producer} returns for this source",
         )
         for source in parts
         if source.produced
