@@ -62,7 +62,7 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
             "key-in-wrong-table",
             f"{written!r} is a key for modules, but {source.path} is only a part of a linked module",
             config.place.of("source", index, written),
-            f"set {written!r} in {config.place.tables('module')}" if key in {"archs", "variants"} else None,
+            f"set it in {config.place.tables('module')}" if key in {"archs", "variants"} else None,
         )
         for index, rule in enumerate(config.source)
         for key in _OF_MODULES
