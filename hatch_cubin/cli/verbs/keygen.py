@@ -1,8 +1,8 @@
 """Make a key pair: a build signs its results in the cache with the private key.
 
 The private key is written to FILE, which must not exist yet. The public key is printed as a line for the
-project's table. If the table contains the printed line, builds use only results that the private key has
-signed.
+project's table. If the project's table contains the public key, builds use only results that the private key
+has signed.
 """
 
 from __future__ import annotations
