@@ -598,6 +598,12 @@ def test_below_a_header_of_its_own_a_hint_is_one_key(table: str, lines: str, hin
     read_config(f"{header}\n{hint}")
 
 
+def test_below_a_header_of_its_own_several_macros_are_several_lines() -> None:
+    header = f"[{'.'.join(TABLE)}.define]"
+    (problem,) = problems(f"{header}\nN = '4 -DM=3'")
+    assert problem.hint == 'write one line for each macro: N = "4" and M = "3"'
+
+
 @pytest.mark.parametrize("flag", ["Xcompiler", "gencode", "O3", "rdc", "I", "extended_lambda", "defines"])
 def test_a_flag_that_is_no_option_has_a_remedy(flag: str) -> None:
     (problem,) = problems(f"options = {{ {flag} = true }}")
