@@ -1,8 +1,8 @@
 """Make a key pair: a build signs its results in the cache with the private key.
 
 The private key is written to FILE, which must not exist yet. The public key is printed as a line for the
-project's table. If the table contains the printed line, builds use only results that the private key has
-signed.
+project's table. If the project's table contains the public key, builds use only results that the private key
+has signed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> Answer:
     variable = f"HATCH_CUBIN_SIGNING_KEY=@{shlex.quote(os.path.abspath(args.file))}"
     with streams.Lossy(sys.stderr):
         streams.print_message(
-            sys.stderr, f"{PREFIX}everybody who has this file can sign, so keep it secret: {variable}"
+            sys.stderr,
+            f"{PREFIX}everybody who has this file can sign results, so keep the file secret: {variable}",
         )
     return Answer({"file": args.file, "public_key": public}, [toml_lines.setting("trusted-keys", [public])])
 
