@@ -221,7 +221,7 @@ def plan_modules(
     ]
     every = (*sources, *others)
     paths = [source.path_for_globs for source in every]
-    matching = _matching([rule.path for rule in config.source])
+    matching = rule_matcher(config)
     rules_of = {source.path: matching(source.path_for_globs) for source in every}
     matched = {index for indexes in rules_of.values() for index in indexes}
     problems = [
@@ -250,7 +250,10 @@ def plan_modules(
             "cpp-setting-for-ptx",
             "only CUDA C++ has templates and macros",
             Location(source.path),
-            f"leave 'instantiate' and 'variants' out of its settings in {source.produced.producer}",
+            (
+                f"remove 'instantiate' and 'variants' from the settings of this source in "
+                f"{source.produced.producer}"
+            ),
         )
         for source in sources
         if not source.is_cpp
@@ -367,12 +370,17 @@ def locations_in_table(
         yield name, option_location(place, table, name)[1]
 
 
+def rule_matcher(config: Config) -> Callable[[str], list[int]]:
+    """Return a function that returns the numbers of the [[source]] tables that match a source's path."""
+    return _matching([rule.path for rule in config.source])
+
+
 def rules_of_source(
     config: Config, source: Source, matching: Iterable[int] | None = None
 ) -> list[SourceRule]:
     """Return the settings for a source: from the *matching* [[source]] tables, and then from a producer."""
     if matching is None:
-        matching = _matching([rule.path for rule in config.source])(source.path_for_globs)
+        matching = rule_matcher(config)(source.path_for_globs)
     rules = [config.source[index] for index in matching]
     return rules if source.own_rule is None else [*rules, source.own_rule]
 
@@ -409,7 +417,7 @@ def _modules_of(
         variants |= dict(rule.variants)
     where = Location(source.path)
     if source.variant and variants:
-        what = "the name of this source contains a variant, so 'variants' cannot add more"
+        what = "the name of this source contains a variant, so 'variants' cannot add more variants"
         hint = "remove 'variants', or let the producer return one text without '[…]' in its name"
         raise ConfigError(problem("variants-of-one-variant", what, where, hint))
     combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
@@ -463,7 +471,10 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
     problems = [
         problem(
             "setting-changes-call",
-            f"{key!r} would change {source.path}, but a source with 'as' must be the same as in its call",
+            (
+                f"{key!r} would change {source.path}, but a source with 'as' must stay as it "
+                f"is in the library's call"
+            ),
             config.place.of("source", index, key),
             f"change 'path' of this table so that it does not match sources with 'as', such as {source.path}",
         )
@@ -589,7 +600,7 @@ def _linked_for(
         if arch_for_source(text, Target(arch.real, target.named), toolchain, notes) is None:
             return None
     if not arch_names.is_supported(arch, toolchain.supported, families=toolchain.families):
-        raise ConfigError(unsupported_arch(arch, toolchain))
+        raise ConfigError(unsupported_arch(arch, toolchain, module.targets))
     if arch.is_ptx and (link.mode == "rdc" or link.texts or link.files):
         if not target.named:
             notes.append(f"{module.base}: not built for {arch}: {_NO_PTX}")
@@ -688,7 +699,7 @@ def arch_for_source(
             )
             return None
     if not arch_names.is_supported(arch, toolchain.supported, families=toolchain.families):
-        raise ConfigError(unsupported_arch(arch, toolchain))
+        raise ConfigError(unsupported_arch(arch, toolchain, module.targets if module else ()))
     return arch
 
 
@@ -744,15 +755,21 @@ def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
     return f"the sources are {', '.join(paths[:5])}{' …' * (len(paths) > 5)}" if paths else None
 
 
-def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:
-    """Return the problem of an arch that the toolkit cannot compile for."""
+def unsupported_arch(arch: Arch, toolchain: Toolchain, targets: Sequence[Target] = ()) -> Problem:
+    """Return the problem of an arch that the toolkit cannot compile for.
+
+    *targets* are all targets of the module. The hint names another toolkit only if it can compile for all of
+    them.
+    """
     known = " ".join(f"{number}" for number in toolchain.supported)
     suffix = (
         f" (family-specific archs such as sm_100f need CUDA {_dotted(FAMILIES_SINCE)})"
         if arch.suffix == "f" and not toolchain.families
         else ""
     )
-    other = _other_toolkit(arch, toolchain)
+    other = _other_toolkit(arch, toolchain, targets)
+    if against := _arch_without_common_toolkit(arch, targets):
+        other = f"; no CUDA release can target both {arch} and {against}: remove one of them from 'archs'"
     return problem(
         "arch-not-supported",
         f"{toolchain.label} cannot target {arch}{suffix}",
@@ -760,7 +777,24 @@ def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:
     )
 
 
-def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
+def _arch_without_common_toolkit(arch: Arch, targets: Iterable[Target]) -> Arch | None:
+    """Return the first arch that no CUDA release can compile together with *arch*; None if there is none.
+
+    Groups of archs such as "all-major" do not count, because each toolkit puts other archs in their place.
+    """
+    named = (target.arch for target in targets if target.named)
+    return next(
+        (other for other in named if _is_gone_before(arch, other) or _is_gone_before(other, arch)), None
+    )
+
+
+def _is_gone_before(older: Arch, newer: Arch) -> bool:
+    """Return whether CUDA had dropped *older* when *newer* appeared."""
+    last, since = GPUS.get(older.number, Gpu()).last, GPUS.get(newer.number, Gpu()).since
+    return last is not None and since is not None and since[0] > last
+
+
+def _other_toolkit(arch: Arch, toolchain: Toolchain, targets: Iterable[Target]) -> str:
     """Return the end of a hint for an unsupported arch: another CUDA version, or a PTX arch to use."""
     gpu = GPUS.get(arch.number, Gpu())
     if gpu.last is not None:
@@ -772,7 +806,8 @@ def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
     if since is not None and not arch_names.is_supported(
         arch, toolchain.supported, families=toolchain.families
     ):
-        first = _dotted(since)
+        named = (GPUS.get(target.arch.number, Gpu()).since for target in targets if target.named)
+        first = _dotted(max([since, *filter(None, named)]))
         return f'; CUDA {first} can target {arch} too: toolkit = "{first}"'
     if arch.number > max(*GPUS, *toolchain.supported):
         newest = arch_names.group("all-major", toolchain.supported, ())[-1]

@@ -123,7 +123,7 @@ def _stats(args: argparse.Namespace) -> Answer:
     }
     lines = [str(folder), f"{_entries(there.entries)}, {size(there.bytes)}"]
     if there.unproven:
-        lines.append(f"{count(there.unproven, 'file')} without a valid record: builds replace such files")
+        lines.append(f"{count(there.unproven, 'file')} without a valid record: builds replace these files")
     if builds:
         columns = ("time", "hits", "fetched", "misses", "project")
         rows = [tuple(each[name] for name in columns) for each in builds]
@@ -133,7 +133,8 @@ def _stats(args: argparse.Namespace) -> Answer:
 
 
 def _tier_line(name: str, tier: history.Tier) -> str:
-    return f"{name}: {tier['rate']:.0%} of all units, which saved about {tier['saved_s']:.1f} s of compiling"
+    rate, seconds = f"{tier['rate']:.0%}", f"{tier['saved_s']:.1f}"
+    return f"{name}: hits for {rate} of all units, which saved about {seconds} s of compiling"
 
 
 def _merge(args: argparse.Namespace) -> Answer:
@@ -164,7 +165,9 @@ def _mergeable_hint(folder: Path) -> str:
     inner = [str(path.parent) for pattern in ("*/entries", "*/*/entries") for path in folder.glob(pattern)]
     if inner:
         return f"name the cache folders in this folder: {shlex.join(sorted(inner))}"
-    return "name a copy of the folder that 'hatch-cubin cache dir' prints on the other machine"
+    return (
+        "run 'hatch-cubin cache dir' on the other machine, copy the folder that it prints, and name the copy"
+    )
 
 
 def _merged(name: str, merged: MergeResult) -> Iterator[str]:
@@ -184,7 +187,7 @@ def _fsck(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     there = audit(folder)
     if any(each.kind == "damaged" for each in there.found):
-        # A build does not read a cache entry if the user's recorded facts already contain the result.
+        # The facts are removed so that the next build reads the damaged entry and compiles it again.
         user_folders.remove_recalled_facts()
     facts = {"folder": str(folder), **there._asdict(), "found": [each._asdict() for each in there.found]}
     said = f"{_entries(there.entries)} undamaged, {size(there.bytes)}"
@@ -209,14 +212,14 @@ def _gc(args: argparse.Namespace) -> Answer:
         unused_for = 0.0
     keep = history.keys(folder) if args.keep_last_build else set()
     if keep is None:
-        what = f"this user has not yet built with the cache at {folder}"
+        what = f"this user has not yet run a build with the cache at {folder}"
         hint = "build first: --keep-last-build needs to know which entries the last build used"
         raise CheckError(problem("no-build-known", what, hint=hint))
     with _os_errors_reported(folder):
         removed = housekeeping.trim(folder, size=args.max_size, unused_for=unused_for, keep=keep)
     user_folders.sweep()
     answer = _removed(folder, removed)
-    # The user may expect that the last build of each project is kept.
+    # The output names the project, because the user may expect that the last build of each project is kept.
     last = history.builds(folder)[: args.keep_last_build]
     kept = [
         f"kept {count(build['hits'] + build['misses'], 'unit')} of the last build with this cache, "
@@ -260,7 +263,7 @@ _ACTIONS = {
 
 
 def _folder(args: argparse.Namespace) -> Path:
-    """Return the cache's folder, or raise CheckError if its path cannot be a folder."""
+    """Return the cache's folder, or raise CheckError if this folder cannot be used."""
     folder = _configured_folder(args)
     if problems := [*_obstacles(folder)]:
         raise CheckError(*problems)
@@ -268,7 +271,7 @@ def _folder(args: argparse.Namespace) -> Path:
 
 
 def _obstacles(folder: Path) -> Iterator[Problem]:
-    """Yield a problem if the cache's folder is unusable, for example because a file has the same path."""
+    """Yield a problem if the cache's folder cannot be used, for example because a file is at its path."""
     try:
         mode = file_access.status_of(folder).st_mode
     except FileNotFoundError:  # a build creates the folder
@@ -324,6 +327,9 @@ def _seconds(text: str) -> float:
     if match is None:
         from ..usage_hints import time_meant
 
-        guess = f"; did you mean {meant!r}?" if (meant := time_meant(text)) else ""
-        raise argparse.ArgumentTypeError(f"must be a time such as '30d', '12h' or '2w', not {text!r}{guess}")
+        if meant := time_meant(text):
+            what = f"must be a time such as '30d', '12h' or '2w', not {text!r}; did you mean {meant!r}?"
+        else:
+            what = f"must be a time such as '30d', '12h' or '2w', not {text!r}"
+        raise argparse.ArgumentTypeError(what)
     return float(int(match[1]) * _SECONDS[match[2]])

@@ -2,10 +2,10 @@
 
 Each side of the comparison is a wheel, a folder or an installed package. Without a second wheel, the first
 wheel is compared with the wheel that the project in the current folder would build. With --fail-on, the exit
-code is 1 if the second wheel is worse in one of the listed properties. The properties of a kernel are 'lost'
-(the kernel or its code for an arch is missing), 'signatures' (its arguments changed), 'spills', 'registers',
-'stack' and 'shared'. The property of a wheel is 'size'. A limit allows some growth: 'size=5%' or
-'registers=8'.
+code is 1 if the second wheel is worse in any of the properties that the option lists. The properties of a
+kernel are 'lost' (the kernel or its code for an arch is missing), 'signatures' (its arguments changed),
+'spills', 'registers', 'stack' and 'shared'. The property of a wheel is 'size'. A limit allows some growth:
+'size=5%' or 'registers=8'.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...common.sizes import count
 from ...config import value_checks
 from ...errors import BundleError, ConfigError, HatchCubinError, Location, Problem, problem
 from ...wheels.comparing.comparison import ComparedWheel, compare_wheels, compared_wheel
@@ -40,12 +39,12 @@ from ..verb_base import (
 _SHOWN = 10
 _NO_PROJECT = "name two wheels, or the project to compare the wheel with: --project DIR"
 _WORSE = {
-    "lost": "lost",
-    "signatures": "with other arguments",
-    "spills": "with more spills",
-    "registers": "with more registers",
-    "stack": "with more stack",
-    "shared": "with more shared memory",
+    "lost": "lost kernels",
+    "signatures": "kernels with other arguments",
+    "spills": "kernels with more spills",
+    "registers": "kernels with more registers",
+    "stack": "kernels with more stack",
+    "shared": "kernels with more shared memory",
 }
 
 
@@ -107,7 +106,7 @@ def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:
 
 
 def _side(what: str) -> ComparedWheel:
-    """Read one of the two wheels, folders or packages. A glob pattern must match exactly one path."""
+    """Read a wheel, folder or package to compare. A glob pattern must match exactly one path."""
     if len(meant := expand_patterns([what])) > 1:
         ambiguous = f"matches {len(meant)} files, but must match only one: {', '.join(meant)}"
         raise BundleError(problem("several-wheels", ambiguous, Location(what)))
@@ -141,18 +140,20 @@ def _of_project(args: argparse.Namespace) -> ComparedWheel:
 def _exceeded_limits(
     limits: Sequence[FailLimit], before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
 ) -> Iterator[Problem]:
-    """Yield a problem for each exceeded limit, with the size or the kernels that exceed the limit."""
+    """Yield a problem for each exceeded limit of --fail-on, with the size or the kernels that exceed it."""
     where = Location(after.path)
     for limit in limits:
         if limit.what == "size":
             was, now = _compared_sizes(before, after, diffs)
             if limit.is_passed(was, now):
                 change = f"from {size(was)} to {size(now)}, {percent_change(was, now)}"
-                yield problem("wheel-grown", f"has grown {change} (--fail-on {limit.text})", where)
+                what = f"the size has grown {change}, but --fail-on {limit.text} does not allow this"
+                yield problem("wheel-grown", what, where)
         elif passed := [title for diff in diffs for title in exceeding(diff, limit)]:
             more = len(passed) - _SHOWN
             shown = (*passed[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
-            what = f"{count(len(passed), 'kernel')} {_WORSE[limit.what]} (--fail-on {limit.text})"
+            worse_kernels = _WORSE[limit.what]
+            what = f"{worse_kernels}: {len(passed)}, which --fail-on {limit.text} does not allow"
             yield problem("kernels-worse", what, where, details=shown)
 
 
@@ -175,20 +176,20 @@ def _limits(text: str) -> list[FailLimit]:
 
 def _limit(text: str) -> FailLimit:
     """Return the limit in a text such as `spills`, `registers=8` or `size=5%`, or raise ValueError."""
-    what, _, amount = text.partition("=")
-    if what not in FAIL_ON_KINDS:
-        meant = value_checks.guess(what, FAIL_ON_KINDS)
+    change, _, amount = text.partition("=")
+    if change not in FAIL_ON_KINDS:
+        meant = value_checks.guess(change, FAIL_ON_KINDS)
         raise ValueError(
-            f"{what!r} is not one of {', '.join(FAIL_ON_KINDS)}" + (f": {meant}" if meant else "")
+            f"{change!r} is not one of {', '.join(FAIL_ON_KINDS)}" + (f": {meant}" if meant else "")
         )
     if not amount:
-        return FailLimit(what, text)
-    if what in ("lost", "signatures"):
-        raise ValueError(f"{what!r} does not accept a limit: one such kernel is enough for an error")
+        return FailLimit(change, text)
+    if change in ("lost", "signatures"):
+        raise ValueError(f"{change!r} does not accept a limit: a single kernel is enough for an error")
     if amount.endswith("%"):
-        return FailLimit(what, text, _number(text, amount[:-1]), percent=True)
-    counted = what in ("spills", "registers")
-    return FailLimit(what, text, _number(text, amount) if counted else value_checks.size(amount))
+        return FailLimit(change, text, _number(text, amount[:-1]), percent=True)
+    counted = change in ("spills", "registers")
+    return FailLimit(change, text, _number(text, amount) if counted else value_checks.size(amount))
 
 
 def _number(text: str, amount: str) -> float:

@@ -4,7 +4,7 @@ Kernels that are missing from the cache are compiled first, with the toolkit tha
 does not need a compiler if the project matches the lock file and all results are in the cache. A build that
 compiles requires exactly the compiler versions in the lock file. The option '--check' writes and compiles
 nothing, and fails if the lock file is outdated. The project's producers (functions that generate sources) run
-in both cases. With '--check', a producer is skipped if a package that it needs is not installed.
+with and without '--check'. With '--check', a producer is skipped if a package that it needs is not installed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from ...project.project import Project
 
 
+_MAKE_STABLE = (
+    "change the producer, so that each run returns the same text: until then, each new lock is stale"
+)
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb to its parser."""
     project_arguments(parser)
@@ -39,7 +44,7 @@ def run(args: argparse.Namespace) -> Answer:
     _refuse_variables(project)
     check_build(project)
     if args.check:
-        # `lock --check` may skip producers, so only the compiler is required here.
+        # `lock --check` may skip producers, so the requirements of the producers need not be installed.
         require_compiler(_without_producers(project))
         return _check(project)
     require_compiler(project)
@@ -47,11 +52,11 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _refuse_variables(project: Project) -> None:
-    """Raise CheckError if environment variables replace settings of pyproject.toml for this lock file."""
+    """Raise CheckError if environment variables replace settings that the lock file would contain."""
     if problems := [
         problem(
             "variable-changes-lock",
-            f"{variable} is set, but a lock is for the value of {key!r} in {project.config.place.file}",
+            f"{variable} is set, but a lock is made for the value of {key!r} in {project.config.place.file}",
             hint=f"unset {variable}, or write its value in {key!r} and then unset {variable}",
         )
         for variable, key in project.variables_that_change_units().items()
@@ -71,11 +76,12 @@ def _check(project: Project) -> Answer:
     if found is None:
         what = f"there is no {lock_format.NAME}"
         raise CheckError(problem("lock-missing", what, hint=f"'hatch-cubin lock' writes {lock_format.NAME}"))
-    changes, unchecked = pipeline.check_lock(project, found)
+    changes, unchecked, unstable = pipeline.check_lock(project, found)
     facts = _facts(found, changes, unchecked)
     if changes:
         where = Location(lock_format.NAME)
-        stale = problem("lock-stale", "is stale", where, lock_format.HINT, tuple(changes))
+        hint = _MAKE_STABLE if unstable else lock_format.HINT
+        stale = problem("lock-stale", "is stale", where, hint, (*changes, *unstable))
         return Answer(facts, problems=[stale])
     verdict = "is up to date, except for parts that were not compared" if unchecked else "is up to date"
     return Answer(facts, [f"{lock_format.NAME} {verdict}", *unchecked])

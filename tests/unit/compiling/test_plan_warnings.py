@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin import loader
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import plan_warnings
 from tests.helpers import SAXPY, Coded, make_project, write_tree
@@ -67,6 +68,96 @@ def test_default_archs_beside_archs_of_a_source_table_are_told(
 ) -> None:
     project = make_project(tmp_path, {"k.cu": SAXPY, "j.cu": BLOCK}, table)
     assert plan_warnings.archs_by_default(project, pipeline.make_plan(project).jobs) == expected
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("archs = ['sm_90a', 'compute_90a']", [("pyproject.toml:10", "compute_90a")]),
+        (
+            f"archs = ['compute_90', 'sm_90']\n{RULE}archs = ['sm_100f', 'compute_100f']",
+            [("pyproject.toml:13", "compute_100f")],
+        ),
+        ("archs = ['sm_90', 'sm_90a', 'compute_90', 'compute_100f']", []),
+        ("archs = ['90a']", []),
+    ],
+)
+def test_ptx_for_the_gpus_of_machine_code_alone_is_told(
+    tmp_path: Path, table: str, expected: list[tuple[str, str]]
+) -> None:
+    """No GPU chooses such PTX, says the loader's own function."""
+    found = plan_warnings.ptx_that_no_gpu_loads(make_project(tmp_path, {"k.cu": SAXPY}, table).config)
+    assert found == [Coded("ptx-not-loaded", place, ptx) for place, ptx in expected]
+    for _place, ptx in expected:
+        entries = [(arch, 0) for arch in (ptx, ptx.replace("compute", "sm"))]
+        assert not [
+            number for number in range(50, 300) if (loader.select(number, None, entries) or "")[:1] == (ptx,)
+        ]
+
+
+def rule(path: str, *lines: str) -> str:
+    return "\n".join(("[[tool.hatch.build.hooks.cubin.source]]", f"path = '{path}'", *lines, ""))
+
+
+REPLACED = "setting-without-effect"
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (
+            ARCH + rule("**/*.cu", "archs = ['sm_80']"),
+            [Coded(REPLACED, "pyproject.toml:10", "archs ", "pyproject.toml:13 ")],
+        ),
+        (
+            rule("**/k.cu", "define = { N = 1 }", "options = { std = 'c++17' }")
+            + rule("**/*.cu", "define = { N = 2 }", "options = { std = 'c++20' }"),
+            [
+                Coded(REPLACED, "pyproject.toml:12", "define.N ", "pyproject.toml:16 "),
+                Coded(REPLACED, "pyproject.toml:13", "options.std ", "pyproject.toml:17 "),
+            ],
+        ),
+        (
+            rule("**/k.cu", "define = { N = 1 }") + rule("**/*.cu", "define = { N = false }"),
+            [Coded(REPLACED, "pyproject.toml:12", "define.N ", "pyproject.toml:15 ")],
+        ),
+    ],
+)
+def test_a_setting_that_other_tables_replace_for_each_source_is_told(
+    tmp_path: Path, table: str, expected: list[Coded]
+) -> None:
+    project = make_project(tmp_path, {"k.cu": SAXPY, "j.cu": BLOCK}, table)
+    assert plan_warnings.replaced_settings(project, pipeline.make_plan(project).jobs) == expected
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param(ARCH + rule("**/k.cu", "archs = ['sm_80']"), id="for some sources"),
+        pytest.param(
+            rule("**/*.cu", "define = { N = 1 }") + rule("**/k.cu", "define = { N = 2 }"), id="for one source"
+        ),
+        pytest.param(ARCH + rule("**/*.cu", ARCH), id="repeated"),
+        pytest.param(rule("**/*.cu", "archs = ['sm_80']"), id="the default"),
+        pytest.param(
+            "define = { N = 1 }\n" + rule("**/*.cu", "define = { N = 2 }") + MODULE, id="linked too"
+        ),
+    ],
+)
+def test_a_setting_that_some_source_has_is_not_told(tmp_path: Path, table: str) -> None:
+    project = make_project(tmp_path, {"k.cu": SAXPY, "j.cu": BLOCK}, table)
+    assert plan_warnings.replaced_settings(project, pipeline.make_plan(project).jobs) == []
+
+
+@pytest.mark.nvrtc
+def test_archs_of_the_variable_are_not_told_as_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_ARCHS", "sm_90")
+    project = make_project(tmp_path, {"k.cu": SAXPY}, ARCH + rule("**/*.cu", "archs = ['sm_80']"))
+    assert plan_warnings.replaced_settings(project, pipeline.make_plan(project).jobs) == []
 
 
 @pytest.mark.nvrtc

@@ -598,6 +598,12 @@ def test_below_a_header_of_its_own_a_hint_is_one_key(table: str, lines: str, hin
     read_config(f"{header}\n{hint}")
 
 
+def test_below_a_header_of_its_own_several_macros_are_several_lines() -> None:
+    header = f"[{'.'.join(TABLE)}.define]"
+    (problem,) = problems(f"{header}\nN = '4 -DM=3'")
+    assert problem.hint == 'write one line for each macro: N = "4" and M = "3"'
+
+
 @pytest.mark.parametrize("flag", ["Xcompiler", "gencode", "O3", "rdc", "I", "extended_lambda", "defines"])
 def test_a_flag_that_is_no_option_has_a_remedy(flag: str) -> None:
     (problem,) = problems(f"options = {{ {flag} = true }}")
@@ -685,6 +691,45 @@ def test_what_is_no_header_package_is_shown_as_it_may_be_meant(entry: str, hint:
     assert problem.hint == hint
 
 
+def test_a_key_of_the_table_whose_header_is_not_written_is_sent_below_a_new_one() -> None:
+    header = "[[tool.hatch-cubin.source]]"
+    place = TableLocation("pyproject.toml", f"{header}\npath = 'a.cu'\njobs = 4", ("tool", "hatch-cubin"))
+    with pytest.raises(ConfigError) as caught:
+        parse_config({"source": [{"path": "a.cu", "jobs": 4}]}, place, {})
+    (problem,) = caught.value.problems
+    own = "[tool.hatch-cubin]"
+    assert problem.hint == f"it is an option of {own}: move it out of {header}, below a new header {own}"
+
+
+@pytest.mark.parametrize(
+    ("line", "macros"),
+    [
+        ("define = { N = '4 -DM=3' }", (("N", "4"), ("M", "3"))),
+        ("define = { N = '4 -D M=3 -DL=a', K = 2 }", (("N", "4"), ("M", "3"), ("L", "a"), ("K", "2"))),
+        ("define = { N = '-DN=4' }", (("N", "4"),)),
+        ("define = { N = '-DM=4' }", (("M", "4"),)),
+        ("define = ['-DN=4 -DM -DL=a']", (("N", "4"), ("M", "1"), ("L", "a"))),
+        ("define = '-DN=4 -DM=3'", (("N", "4"), ("M", "3"))),
+    ],
+)
+def test_several_macros_in_one_value_are_shown_apart(line: str, macros: tuple[tuple[str, str], ...]) -> None:
+    (problem,) = problems(line)
+    assert problem.hint is not None
+    assert read_config(problem.hint).define == macros
+    (problem,) = problems(f"{SOURCE}\npath = 'a.cu'\n{line}")
+    assert read_config(f"{SOURCE}\npath = 'a.cu'\n{problem.hint}").source[0].define == macros
+
+
+@pytest.mark.parametrize("value", ["4 -D", "a -DM", "a -DM==3", "x-DM=3"])
+def test_a_value_with_a_minus_sign_is_one_macro(value: str) -> None:
+    assert read_config(f"define = {{ N = '{value}' }}").define == (("N", value),)
+
+
+def test_a_second_macro_that_cannot_be_defined_has_no_line() -> None:
+    (problem,) = problems("define = { N = '4 -DT=3' }")
+    assert problem.hint is None
+
+
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
@@ -707,7 +752,14 @@ def test_what_is_no_header_package_is_shown_as_it_may_be_meant(entry: str, hint:
         ("gpu = 'H100'", "did you mean 'archs'?"),
         ("instantiate = ['f<int>']", f"it is an option of {SOURCE}"),
         ("variants = { N = [1] }", f"it is an option of {SOURCE}"),
-        (f"{SOURCE}\npath = 'a.cu'\njobs = 4", "it is an option of [tool.hatch.build.hooks.cubin]"),
+        (
+            f"{SOURCE}\npath = 'a.cu'\njobs = 4",
+            f"it is an option of {HOOK}: move it from {SOURCE} to the lines below {HOOK} (pyproject.toml:9)",
+        ),
+        (
+            f"{MODULE}\nname = 'm'\nmode = 'rdc'\nsources = ['a.cu']\ncache-size = '2 GB'",
+            f"it is an option of {HOOK}: move it from {MODULE} to the lines below {HOOK} (pyproject.toml:9)",
+        ),
         *(
             (f"{key} = true", "it is an option of the compiler: write it in 'options'")
             for key in ("lineinfo", "use-fast-math")
@@ -789,7 +841,7 @@ def test_a_path_is_kept_in_its_shortest_spelling() -> None:
     assert (config.sources, config.include_dirs) == (("a/*.cu",), ("include", "."))
 
 
-@pytest.mark.parametrize("toolkit", ["12", "13", "12.9", "13.0", "13.0.2", "13.0.2.1", "system"])
+@pytest.mark.parametrize("toolkit", ["12", "13", "12.9", "13.0", "13.0.2", "13.0.3.0", "system"])
 def test_a_toolkit_is_a_cuda_version_or_the_systems(toolkit: str) -> None:
     assert read_config(f'toolkit = "{toolkit}"').toolkit == toolkit
 
@@ -810,6 +862,7 @@ def test_what_is_no_cuda_version_is_refused(toolkit: str) -> None:
         ("14", "… '14': the newest version is 13.5, …", "13.5"),
         ("13.0.9", "… '13.0.9': the newest CUDA 13.0 is 13.0.3, …", "13.0"),
         ("12.9.9", "… '12.9.9': the newest CUDA 12.9 is 12.9.2, …", "12.9"),
+        ("13.0.0.1", "… '13.0.0.1': the newest CUDA 13.0 is 13.0.3, …", "13.0"),
     ],
 )
 def test_a_release_that_is_not_known_is_refused_with_one_that_is(

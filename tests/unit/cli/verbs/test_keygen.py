@@ -27,7 +27,9 @@ def test_the_private_key_goes_into_a_file_of_the_owner_and_the_public_one_is_a_l
     assert said.out == f'trusted-keys = ["{public}"]\n'
     assert read_config(said.out).trusted_keys == (public,)
     variable = f"HATCH_CUBIN_SIGNING_KEY=@{shlex.quote(str(path))}"
-    assert said.err == f"hatch-cubin: everybody who has this file can sign, so keep it secret: {variable}\n"
+    assert said.err == (
+        f"hatch-cubin: everybody who has this file can sign results, so keep the file secret: {variable}\n"
+    )
     assert private.strip() not in said.out + said.err
 
 
@@ -39,6 +41,23 @@ def test_no_key_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str
     what = f"hatch-cubin: error: {path}: exists already, and keygen does not overwrite files [file-exists]\n"
     assert capsys.readouterr() == ("", f"{what}  hint: name another file\n")
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("at", ["pyproject.toml", "setup.py", "setup.cfg"])
+def test_no_key_is_written_into_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], at: str
+) -> None:
+    (tmp_path / at).touch()
+    (tmp_path / "src/pkg").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "src/pkg")
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["keygen", "my key"])
+    said = capsys.readouterr().err
+    assert f"my key: is inside the project {tmp_path}, " in said
+    assert "[private-key-in-project]" in said
+    assert said.endswith("hint: write the key to another folder: hatch-cubin keygen ~/'my key'\n")
+    assert not (tmp_path / "src/pkg/my key").exists()
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -190,7 +190,9 @@ def test_what_is_no_archive_says_so(tmp_path: Path, data: bytes) -> None:
 
 def test_an_sdist_has_no_kernels_yet(tmp_path: Path) -> None:
     write_tree(tmp_path, {"demo-1.0.tar.gz": "x"})
-    hint = "an sdist contains only sources: build a wheel from the sdist to compile the kernels"
+    assert refusal(tmp_path / "demo-1.0.tar.gz").hint == f"an sdist contains only sources: {MAKE}"
+    write_tree(tmp_path, {"demo-1.0-py3-none-any.whl": "x"})
+    hint = f"an sdist contains only sources: name only wheels: {tmp_path}/*.whl"
     assert refusal(tmp_path / "demo-1.0.tar.gz").hint == hint
 
 
@@ -206,7 +208,7 @@ def test_a_file_of_a_bundle_is_not_a_wheel(tmp_path: Path) -> None:
     error = refusal(tmp_path / "a/_cubins/k.sm_90.cubin")
     assert (error.code, error.hint) == (
         "not-a-wheel",
-        f"name the whole bundle, which is a folder: {tmp_path}/a/_cubins",
+        f"name the folder of the whole bundle instead of one file: {tmp_path}/a/_cubins",
     )
 
 
