@@ -206,7 +206,7 @@ class Toolkit:
         line = f"pip install {assembler.wheel(self.major, self.ptxas)}"
         if self.nvrtc == assembler.WITHOUT_PTXAS and self._wanted is not None:
             why = "CUDA 13.3.1 has NVRTC and ptxas of different versions"
-            return f'{why}: {line}, or write toolkit = "13.3.0"'
+            return f'{why}: write toolkit = "13.3.0", or {line}'
         return line if self._wanted is None else f"build with isolation, which installs it, or {line}"
 
     @cached_property
