@@ -105,7 +105,7 @@ _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
 
 
 def misspelled(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
-    """Report a misspelled name of CUDA C++, such as `__gloabl__`, and none of the resulting errors."""
+    """If a name of CUDA C++ is misspelled (`__gloabl__`), report only this, and not the resulting errors."""
     for each in found:
         words = _QUALIFIER.findall("".join(each.context[:1])) if each.is_own else []
         for word in filter(None, (_name_in(each) if each.is_own else "", *words)):
@@ -118,7 +118,7 @@ def misspelled(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanati
 
 
 def _nearest(word: str) -> str | None:
-    """Return the name of CUDA C++ that *word* misspells; None if *word* is not a misspelling."""
+    """Return the correct spelling if *word* is a misspelled or old name of CUDA C++; otherwise None."""
     import difflib  # lazy import: slow, and needed only for mistakes
 
     names = _NAMES_OF_CUDA.split()
@@ -130,7 +130,7 @@ def _nearest(word: str) -> str | None:
 
 
 def of_unknown_namespace(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
-    """Report a name of CCCL whose header is not included, without the resulting errors of its line."""
+    """If the header for a name of CCCL is not included, report only this, and not the resulting errors."""
     for each in found:
         example = _OF_MANY_HEADERS.get(_name_in(each)) if _NO_NAMESPACE.search(each.text) else None
         if example is not None:
@@ -165,9 +165,10 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 
 
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report undefined names that are probably macros, or types without their namespace.
+    """Report undefined names that are probably macros, or that are types without their namespace.
 
-    A name is probably a macro if it is in capital letters, or if the name of a produced source contains it.
+    A name is probably a macro if it is in capital letters, or if it is a key in the name of a produced
+    source.
     """
     values = dict(failed.module.source.variant)
     macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}
@@ -226,7 +227,7 @@ def _in(headers: Mapping[str, str], name: str) -> str | None:
 
 
 def _name_in(error: Diagnostic) -> str:
-    """Return the undefined name in an error's text, or else the name at the position of the error."""
+    """Return the undefined name that an error is about: from its text, or from the position of the error."""
     if match := _UNDEFINED.search(error.text):
         return match[1]
     if match := _NO_MEMBER.search(error.text):
