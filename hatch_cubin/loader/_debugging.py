@@ -140,7 +140,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     lower = {each for _, each, _ in map(_parse_arch, archs) if each < number}
     has_ptx = shipped is found.entries and "a" not in "".join(archs)
     ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
-    fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration'
+    fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration, and unset HATCH_CUBIN_ARCHS'
     if absent:
         fix += f", if {found.source} defines this kernel for it, unlike for {', '.join(absent)}"
     return fix
@@ -312,8 +312,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "71b1ead8268bb8968ff2d7ea5e6f0c2c0c6ec8b7d11f11e8585fd360fc35c94e",
-    "_split": "8a5a9c0b3a484a8a56a8efd2f537540bd9437f9bc5c4005225bcf5aa8a319a60",
+    "_packs": "d5330a1269d1043b34a420b4318e46c9df07e4dd0cf8741549b6f051a420183e",
+    "_split": "8caef89761faf1fe68cb0fd5289c6c292325a4aef40464ef5ab44900ee4cdbfb",
 }
 
 
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "95bd9c1facb13aa8"
+__build__ = "a72826dca824f4b7"

@@ -88,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "95bd9c1facb13aa8"
+__build__ = "a72826dca824f4b7"

@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "95bd9c1facb13aa8"
+__build__ = "a72826dca824f4b7"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -174,7 +174,7 @@ class Project:
         return {by: key for key, by in self.replaced_keys_of_units().items() if by in self.environ}
 
     def replaced_keys_of_units(self) -> dict[str, str]:
-        """Return those of 'archs' and 'toolkit' that a variable or an option replaces, each with its name."""
+        """Return which of 'archs' and 'toolkit' are replaced, each with the replacing variable or option."""
         return {key: by for key, by in self.config.replaced.items() if key in {"archs", "toolkit"}}
 
     def _warn_of_idle_store_settings(self) -> None:
@@ -365,7 +365,7 @@ def with_produced(
 
 
 def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Problem]:
-    """Yield a problem for each source from a Python function whose path another source already has."""
+    """Yield a problem for each source from a producer that has the path of another source."""
     seen: dict[str, str] = {}
     for source in produced:
         by = source.produced.by if source.produced else ""

@@ -46,9 +46,9 @@ TILE_IR = KernelKinds(tile=True, other=False)
 def kernel_kinds(source: Source) -> KernelKinds:
     """Return which kinds of kernels a source has.
 
-    Tile code in a conditional does not count, because nvcc also skips such code unless an option requests
-    tile code. Any other tile code makes the source a source with tile kernels, because the kernels themselves
-    may be in a header.
+    Tile code that a conditional may hide does not count, because nvcc also skips tile code unless an option
+    requests it. Any other tile code makes the source a source with tile kernels, because the kernels
+    themselves may be in a header.
     """
     if source.is_tile_ir:
         return TILE_IR

@@ -215,7 +215,10 @@ def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
         )
     if new:
         archs = ", ".join(f'"sm_{_number(gpu)}"' for gpu in new)
-        ways.append(f"add {archs} to the archs of these kernels, if the kernels support {', '.join(new)}")
+        ways.append(
+            f"add {archs} to the archs of these kernels, if the kernels support {', '.join(new)}, and "
+            "unset HATCH_CUBIN_ARCHS"
+        )
     return (
         f"{', and '.join(ways)}; or set --gpu to the GPUs that the wheel is for, "
         "or --except to the kernels that need not run on all GPUs"

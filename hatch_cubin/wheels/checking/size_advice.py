@@ -125,7 +125,7 @@ def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]
 
 
 def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
-    """Yield how much smaller than this wheel the largest wheel would be after `hatch-cubin split`."""
+    """Yield by how many bytes the largest wheel would become smaller with `hatch-cubin split`."""
     archs: dict[str, dict[_FilePosition, int]] = {}
     for entry in (entry for module in manifest.modules for entry in module.entries if not entry.is_ptx):
         taken = packed_size(bundle, manifest, entry) or 0
@@ -171,7 +171,7 @@ def _runnable(count: GpuCover | None) -> int:
 def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
     """Yield how many bytes `pack = true` would save.
 
-    For a large bundle, this is an estimate.
+    For a large bundle, the number of bytes is an estimate.
     """
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     files = {entry.sha256: entry.file for _module, entry in entries}
@@ -207,7 +207,7 @@ def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 def _saved_by_merging(bundle: Bundle, modules: Sequence[ManifestModule]) -> int:
     """Return how many bytes would be saved if *modules* became one module.
 
-    For large modules, this is an estimate.
+    For large modules, the number of bytes is an estimate.
     """
     archs: dict[str, dict[str, int]] = {}
     for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):

@@ -1,7 +1,4 @@
-"""Find GPU code that no manifest in a wheel lists.
-
-No other check reads such code.
-"""
+"""Find GPU code that no manifest in a wheel lists, and that no other check reads."""
 
 from __future__ import annotations
 

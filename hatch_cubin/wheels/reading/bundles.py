@@ -310,7 +310,7 @@ def _bundles_in_folder(root: Path) -> Iterator[Bundle]:
 
 
 def _may_hold_bundles(folder: Path) -> bool:
-    """Return whether a folder can contain bundles, that is, is neither hidden nor a virtual environment."""
+    """Return whether a folder can contain bundles: hidden folders and virtual environments cannot."""
     name = folder.name
     known = name in (BUNDLE_FOLDER, "__pycache__", "node_modules") or name.startswith(".")
     return not known and not os.path.isfile(folder / "pyvenv.cfg")

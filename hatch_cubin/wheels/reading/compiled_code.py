@@ -71,7 +71,10 @@ def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entr
 
 
 def packed_size(bundle: Bundle, manifest: Manifest, entry: ManifestEntry) -> int | None:
-    """Return the compressed size of a module's code for an arch. For a packed bundle, this is an estimate."""
+    """Return the compressed size of a module's code for an arch.
+
+    The size is an estimate if the bundle is packed.
+    """
     of_file = packed_size_of_file(bundle, manifest, entry.file)
     if of_file is None or manifest.blocks is None:
         return of_file

@@ -403,7 +403,7 @@ def _position(unit: UnitFacts) -> _FilePosition:
 def _largest(units: Sequence[UnitFacts]) -> dict[str, int]:
     """Return the sizes of the largest compiled files.
 
-    The key is the file name, or the module and arch in a packed bundle.
+    Each key is a file name or, in a packed bundle, a module and an arch.
     """
     sizes: dict[str, int] = {}
     for place, unit in {_position(unit): unit for unit in reversed(units)}.items():
