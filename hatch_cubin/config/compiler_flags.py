@@ -57,7 +57,7 @@ def bare(flag: str) -> str:
 
 
 def option_meant(flag: str) -> str:
-    """Return the option in pyproject.toml that replaces a flag of nvcc, or else the flag's name."""
+    """Return the option in pyproject.toml that replaces a flag of nvcc; the flag's name if no option does."""
     name = bare(flag)
     return _NAMES.get(name, name)
 

@@ -143,8 +143,8 @@ def of_unknown_namespace(found: Sequence[Diagnostic], _failed: FailedCompile) ->
 def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report undefined names that a header declares, if the source does not include this header.
 
-    An undefined type can cause errors in any line, but an undefined constant only in the line that uses the
-    constant.
+    An undefined type can cause errors in any line. An undefined constant causes errors only in the line that
+    uses the constant.
     """
     included = {
         *failed.module.pre_includes,
