@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "a72826dca824f4b7"  # the same in all files of one version
+__build__ = "8f760eeb1fa60d96"  # the same in all files of one version

@@ -268,7 +268,7 @@ def _passed(argument: "Any") -> "tuple[int, str]":
         size = ctypes.sizeof(argument) if ctypes is not None else 0
     except TypeError:
         size = 0
-    code = getattr(argument, "_type_", None)  # for arrays and pointers, a class
+    code = getattr(argument, "_type_", None)
     kinds = dict(zip("fdg?PzZ", "fffbPPP", strict=True))
     kind = kinds.get(code, "i") if isinstance(code, str) else "V"
     return (size, kind) if size else (0, "cannot be passed to a kernel")
@@ -312,8 +312,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "d5330a1269d1043b34a420b4318e46c9df07e4dd0cf8741549b6f051a420183e",
-    "_split": "8caef89761faf1fe68cb0fd5289c6c292325a4aef40464ef5ab44900ee4cdbfb",
+    "_packs": "0658f5d9be0c31632e20a1f8d4ee2863c5911476dcda81378c61ecdd5e1e858c",
+    "_split": "9fe234062143b48014d0149baf11f1d5f05313ae8f25147923641b09e631a77f",
 }
 
 
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "a72826dca824f4b7"
+__build__ = "8f760eeb1fa60d96"

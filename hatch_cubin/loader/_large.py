@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "a72826dca824f4b7"
+__build__ = "8f760eeb1fa60d96"

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn, TypeAlias
 
+    import cuda.core.utils
+
     from . import _AnyName, _Device, _KernelName, _Manifest, _Module, _ModuleName
 
     _Gpu: TypeAlias = tuple[tuple[int, int], int] | None  # capability and driver version, if known
@@ -621,4 +623,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "a72826dca824f4b7"
+__build__ = "8f760eeb1fa60d96"

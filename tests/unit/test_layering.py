@@ -385,6 +385,7 @@ MODULES: dict[str, dict[str, str]] = {
 # Other people's packages, and the only modules that know them.
 THIRD_PARTIES: dict[str, str] = {
     "common/user_folders": "platformdirs",
+    "loader/_loading": "cuda",
     "loader/core": "cuda",
     "loader/cupy": "cupy",
     "pytest_plugin": "pytest",
