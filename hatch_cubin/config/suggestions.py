@@ -40,6 +40,7 @@ _ARRAYS = frozenset(
     }
 )
 _LONGEST = 100
+_LONGEST_LINE = 200
 _OFF = frozenset({"false", "no", "off", "0", "none"})
 _SWITCHES = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(_OFF, False)
 _STRINGS = frozenset(
@@ -98,7 +99,7 @@ def _line(key: str, meant: object) -> str | None:
         loads(shown)
     except (TypeError, ValueError):  # a date, or a number that has too many digits to be printed
         return None
-    return shown if shown.isprintable() and 0 < len(shown) <= _LONGEST else None
+    return shown if shown.isprintable() and 0 < len(shown) <= _LONGEST_LINE else None
 
 
 def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None:

@@ -392,6 +392,13 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
             "options = ['-Xptxas', '-v,-O3', '-Xptxas', '-dlcm=ca']",
             'options = { ptxas-options = ["-v", "-O3", "-dlcm=ca"] }',
         ),
+        (
+            "options = '-O3 --use_fast_math -std=c++17 -lineinfo -Xptxas -v,-dlcm=ca -ftz=true'",
+            (
+                'options = { use-fast-math = true, std = "c++17", lineinfo = true, '
+                'ptxas-options = ["-v", "-dlcm=ca"], ftz = true }'
+            ),
+        ),
         ("options = ['-ftz=true', '--fmad', 'false']", "options = { ftz = true, fma = false }"),
         ("options = ['-diag-suppress', '177,550']", "options = { diag-suppress = [177, 550] }"),
         (
