@@ -46,7 +46,8 @@ _SUFFIXES = frozenset({".cubin", ".json", ".py", ".pyi", ".xz"})
 _HEAD = 200  # the first 200 bytes of each Python file of the loader contain the name hatch-cubin
 _TEMPORARY = ".writing-"
 _WORKPLACE = ".hatch"  # build backends do not put files of this folder into a wheel.
-# The age in seconds at which a build removes temporary files of other builds, with the lock and without it.
+# The age in seconds at which a build removes temporary files of other builds, with and without the folder's
+# lock.
 _WRITTEN_S, _ABANDONED_S = 60, 3600
 _PATIENCE_S = 10.0  # How many seconds to wait for another build that writes to the same folder.
 _ROUNDS = 3
@@ -251,8 +252,8 @@ def describe_editable(
 ) -> dict[str, bytes]:
     """Return the file of an editable install that lists the files to watch and the build command.
 
-    *found_at* is the project's path, as the loader uses it. The default is a path relative to the bundle's
-    *folder*.
+    *found_at* is the project's path, as the loader uses it. By default, *found_at* is a path relative to the
+    bundle's *folder*.
     """
     table = inputs.table
     paths = [Path(tree.path_from_project(name)) for name in inputs.sources]
@@ -277,8 +278,8 @@ def describe_editable(
 def _stamp(path: Path) -> list[int | str | None]:
     """Return the size, two time stamps and the digest of a file, by which edits are noticed."""
     status = os.stat(path)
-    # If a file was changed a moment ago, another change may give it the same time stamp. The time stamp of a
-    # file that was changed a moment ago is left out, and the loader compares the file's content.
+    # The next change of a file that was changed a moment ago may not change its time stamp. So the time stamp
+    # of such a file is left out, and the loader compares the file's content.
     settled = disk.are_settled([disk.state_from_status(status)], time.time_ns())
     changed = status.st_ctime_ns if settled else None
     return [status.st_size, status.st_mtime_ns, changed, file_digest(path.read_bytes())]
@@ -323,7 +324,7 @@ def _foreign(folder: Path) -> list[Path]:
         files = [path for path in sorted(folder.glob("[!.]*")) if path.is_file()]
         found = [path for path in files if path.suffix not in own or _is_users_module(path)]
         return [*found, module] if module.is_file() else found
-    except OSError:  # If the folder cannot be written, the build itself reports this.
+    except OSError:  # writing the bundle reports a folder that is not accessible
         return []
 
 
@@ -341,8 +342,8 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
     under temporary names, and then moved to their final paths, the manifest last. A loader that finds a new
     file but the old manifest can read the new manifest a moment later.
 
-    *outside* is the folder for temporary files. The default is the nearest folder that is not a package,
-    because build backends put only the files of packages into a wheel.
+    *outside* is the folder for temporary files. By default, temporary files are in the nearest folder that is
+    not a package, because build backends put only the files of packages into a wheel.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 FOLDER = Path(__file__).parent.parent / "loader"
 FORMAT = 3  # the highest format of a manifest that this loader reads
 CORE = "__init__.py"
-# A wheel contains one of these files only if it is packed, split, editable or large.
+# A wheel contains one of these files only if the wheel is packed, split, editable or large.
 PACKED, SPLIT, EDITABLE, LARGE = "_packs.py", "_split.py", "_editable.py", "_large.py"
-TEXT_KEY = "_text_key.py"  # builds import it too
+TEXT_KEY = "_text_key.py"  # builds import this file too
 _SHARED = "_drop_in.py"
 # The drop-in and its other files, for each library.
 DROP_INS: Mapping[str, tuple[str, ...]] = {

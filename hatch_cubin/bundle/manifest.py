@@ -122,8 +122,8 @@ def write_manifest(
     """Return the bytes of a manifest, as a list of lines or groups of lines.
 
     The manifest has a line for each kernel and each module, sorted by name, so that the loader can find one
-    line with a binary search. The line of a module contains a checksum of this line. The first line contains
-    a checksum of all other lines, except those of modules.
+    line with a binary search. The line of a module contains its own checksum. The first line contains a
+    checksum of all other lines, except those of modules.
     """
     head = canonical({key: value for key, value in header.items() if key < "kernels"})[1:-1]
     tail = canonical({key: value for key, value in header.items() if key > "modules"})[1:]
@@ -188,8 +188,8 @@ def read_manifest(data: bytes) -> Manifest:
 def is_of_call(module: str) -> bool:
     """Return whether a module is compiled for a call of CuPy or cuda.core, such as `cupy:1f…`.
 
-    The loader finds such a module by the key of the call. The names of its kernels are not in the manifest's
-    index.
+    The loader finds the module of a call by the key of the call. The names of the module's kernels are not in
+    the manifest's index.
     """
     return _OF_CALL.fullmatch(module) is not None
 

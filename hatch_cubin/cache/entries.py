@@ -46,7 +46,7 @@ from .records import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import Self  # typing's own needs Python 3.11
+    from typing_extensions import Self  # the module typing has `Self` only since Python 3.11
 
     from .signing import Distrust, Signing
 

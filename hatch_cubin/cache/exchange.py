@@ -91,7 +91,7 @@ class ResultImporter:
             raise
 
     def close(self) -> None:
-        """Release the lock, so that other processes may remove unused temporary files."""
+        """Release the lock on temporary files, so that other processes may remove unused temporary files."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -110,7 +110,7 @@ def trim(
     unused_for: float | None = None,
     keep: Collection[bytes] = frozenset(),
 ) -> Removed:
-    """Remove entries without a use for *unused_for* seconds, and shrink the folder to *size* bytes.
+    """Remove entries that were not used for *unused_for* seconds, and shrink the folder to *size* bytes.
 
     The least recently used entries are removed first. Entries whose cache keys are in *keep* are not removed.
     An entry that is larger than *size* does not displace smaller entries. Of all entries that are larger than

@@ -20,11 +20,11 @@ class MergeResult(NamedTuple):
     entries: int  # entries that were copied
     there: int  # the number of entries that the cache already had
     bytes: int  # the size of the copied entries and their cache records
-    found: list[Finding]  # problems with files that were therefore not copied
+    found: list[Finding]  # problems with files, which were not copied because of the problems
 
 
 def merge(cache: Cache, folder: Path) -> MergeResult:
-    """Copy entries and signatures from *folder* that are missing in *cache*."""
+    """Copy the entries and signatures that are missing in *cache* from *folder*."""
     sizes: list[int] = []
     there = 0
 

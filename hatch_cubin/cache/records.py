@@ -49,7 +49,7 @@ class Request(NamedTuple):
     def mismatch(
         self, kernels: Mapping[str, str], symbols: Collection[str], data: bytes, *, is_object: bool = False
     ) -> str | None:
-        """Return why *data* with these *kernels* does not meet the request; None if *data* does.
+        """Return why *data* with these *kernels* does not meet the request; None if it does.
 
         *symbols* are the symbols of all kernels in *data*; the list is empty for PTX. *is_object* is whether
         a linker will link *data*. An object file need not contain kernels, and the names of kernels in LTO-IR
@@ -233,7 +233,7 @@ _FIELDS: Mapping[str, Callable[[object], bool]] = {
 
 def read_kernel_uses(data: bytes) -> dict[str, KernelUse]:
     """Return the resources of each kernel of a cubin; empty for PTX and for an unreadable cubin."""
-    from ..cubin.elf import read_kernels  # lazy, as above
+    from ..cubin.elf import read_kernels  # lazy import: not needed if all results are recalled
 
     try:
         return read_kernels(data)
@@ -299,7 +299,7 @@ def read_record(file: StoredFile) -> tuple[bytes, Record | None]:
 
 
 def mark_used(entry: StoredFile, record: StoredFile) -> None:
-    """Set the access times of an entry and its record to now, so that trimming the cache removes both.
+    """Mark an entry and its record as used now, with nearly equal times, so that both are trimmed together.
 
     The record's access time is slightly earlier than the access time of the entry.
     """

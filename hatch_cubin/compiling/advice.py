@@ -1,15 +1,15 @@
 """Explain the errors of a failed compile: report each cause once, with a location and a hint.
 
-Each function in `_CAUSES` recognises one cause of errors. The function's arguments are the errors of a
-source, which `diagnostics.py` has parsed from the compiler's log, and a `FailedCompile` (the source, its
-headers, the settings in pyproject.toml, and the version of CUDA). If the function does not recognise its
-cause, it returns None. If the function recognises its cause, it returns one error with a hint, and a list of
-the errors that have other causes.
+Each function in `_CAUSES` recognises one cause of errors. The first argument of each such function contains
+the errors of one source, as `diagnostics.py` has parsed them from the compiler's log. The second argument is
+a `FailedCompile`: the source, its headers, the settings in pyproject.toml, and the version of CUDA. A
+function that does not recognise its cause returns None. A function that recognises its cause returns one
+error with a hint, and a list of the errors that have other causes.
 
 To add a new hint, write a function for its cause in a module of `hints/`, and add the function to `_CAUSES`.
-The function returns either the compiler's own error with a hint, `replace(error, hint="…")`, or an error with
-a new text, `diagnostics.failure(code, text, place, hint)`. For a hint about an undefined name, add only a row
-to a table in `hints/undefined_names.py`.
+To add a hint to the compiler's own error, the function returns `replace(error, hint="…")`. To replace the
+error's text too, the function returns `diagnostics.failure(code, text, place, hint)`. To add a hint about an
+undefined name, add a row to a table in `hints/undefined_names.py`; a new function is not needed.
 
 `Bake._with_advice` in `bake.py` calls `advise` for each failed compile. `require` in `results.py` merges
 equal errors with `merge` in `diagnostics.py`, and merges the lines to paste with `hints/merge_pasteable.py`.
@@ -46,8 +46,8 @@ _FOLLOWS = "<error-"  # the compiler's name for a type or constant that it could
 _SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")
 # How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
-# The functions that recognise causes of errors. They are called in this order until one of them recognises a
-# cause. The remaining errors are then passed to all functions again.
+# The functions that recognise causes of errors. They are called in this order until one function recognises a
+# cause. The errors that have other causes are then passed to all functions again.
 _CAUSES = (
     not_cuda.not_text,
     not_cuda.other_language,
@@ -85,14 +85,14 @@ def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnosti
 
 
 def _causes(found: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
-    """Return the errors without those in other packages' headers that an error in the project has caused."""
+    """Leave out errors in other packages' headers if an error in the project probably caused them."""
     own = [each for each in found if each.is_own]
     rest = [each for each in found if each.is_own or _FOLLOWS not in "".join((each.text, *each.context))]
     return rest if own else found
 
 
 def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
-    """Convert an error's line in a recorded call (of CuPy or cuda.core) to the line in the call's file."""
+    """If a source was recorded from a call of CuPy, convert an error's line to a line of the call's file."""
     where = error.where
     if source.recorded is None or where is None or where.path != source.path or where.line is None:
         return error
@@ -100,7 +100,7 @@ def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
 
 
 def _without_lines_of_call(error: Diagnostic) -> Diagnostic:
-    """Replace a hint to set macros or options, because a recorded call of CuPy or cuda.core fixes them."""
+    """Replace a hint to set macros or options in pyproject.toml: a recorded call of CuPy sets its own."""
     if error.hint is None or not _SETS_OPTIONS.search(error.hint):
         return error
     hint = "the library reports this error at run time too: correct the text, or the options of its call"
@@ -125,7 +125,7 @@ def _first_of_each_header(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
 
 
 def _with_include_chain(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
-    """Add the chain of includes to an error in another package's header, or about a missing header."""
+    """Add the chain of includes to an error that is in another package's header or about a missing header."""
     if error.where is None or (error.is_own and _MISSING not in error.text):
         return error
     shown = tuple(

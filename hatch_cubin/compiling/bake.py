@@ -50,7 +50,8 @@ class Bake:
         self._misses = served_together(
             sorted(misses, key=lambda job: (job.unit.module.source.path, job.unit.arch)), toolkit
         )
-        # The paths for the compiler do not depend on the cache, because they are made from all jobs.
+        # The paths are made from all jobs, not only from cache misses, so that the paths do not depend on the
+        # cache.
         self._paths = CompilePaths(project.tree, (root for job in jobs for root in job.search))
         self._workers = min(cores.worker_count(project.config), len(self._misses))
         self._tasks = make_tasks(project, self._misses, self._paths, toolkit, self._workers)
@@ -201,11 +202,12 @@ class Bake:
         return self._prepared(task, group[0])
 
     def _accepts(self, answer: executor.Result) -> bool:
-        """Return whether the result *answer* is certainly the same as without a precompiled header."""
+        """Return whether a compile without a precompiled header would certainly give the same result."""
         group, header = self._misses[answer.id], self._tasks[answer.id].precompiled_header
         if not answer.ok or header is None:
             return True
-        # A header may have been edited shortly before it was precompiled, and restored afterwards.
+        # `edited`: the header may have been edited shortly before it was precompiled, and restored
+        # afterwards.
         edited = answer.shared and header_stamps(self._project, group[0]) != self._stamps[header.id]
         accepted = [
             self._plain_check.accepts(
@@ -262,7 +264,7 @@ class Bake:
     def _prepared(self, task: executor.Task, _job: Job) -> executor.Task:
         """Return a complete task.
 
-        Subclasses add data that is read only when the task starts.
+        A subclass adds the data of a task that is read only when the task starts.
         """
         return task
 
@@ -277,7 +279,7 @@ class Bake:
         module = job.unit.module
         if job.linked:
             return TextFindings()
-        # The headers of a module are searched once, and not once for each arch.
+        # The search results do not depend on the arch, so the headers of a module are searched only once.
         if module not in self._findings:
             self._findings[module] = text_findings(self._project, job)
         return self._findings[module]

@@ -52,7 +52,7 @@ class CompileClaims:
         self._release(number)
 
     def left_like(self, number: int) -> int:
-        """Return how many compiles in the group of the compile *number* have not started yet."""
+        """Return how many compiles of the group that contains the compile *number* have not started yet."""
         return len(self._left.get(self._groups[number], ()))
 
     def take(self, choose: Choice = lambda left, _elsewhere: next(iter(left))) -> int | None:

@@ -1,11 +1,12 @@
 """Give the compiler paths that are the same in every build folder.
 
-Debug information, `assert` and `__FILE__` put the paths of files into compiled code. On Linux, an open folder
-has a path that contains only the number of its file descriptor (such as `/proc/self/fd/77`). The compiler
-process opens the project's folder and each header library (such as CUDA's headers) with a descriptor number
-that depends only on the library's name. Before CUDA 13.4, debug information also contains the modification
-time of each header, which differs in every checkout and installation. With CUDA before 13.4, the compiler
-process opens copies of the folders, in which all headers have the same modification time.
+Debug information, `assert` and `__FILE__` put the paths of files into compiled code. On Linux, a process can
+open a folder and then reach the folder by a path such as `/proc/self/fd/77`, which contains only the number
+of the file descriptor. The compiler process opens the project's folder and each header library (such as
+CUDA's headers) with a descriptor number that depends only on the library's name. Before CUDA 13.4, debug
+information also contains the modification time of each header, which differs in every checkout and
+installation. With CUDA before 13.4, the compiler process opens copies of the folders, in which all headers
+have the same modification time.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class CompilePaths:
 
     @property
     def descriptors(self) -> Mapping[int, str]:
-        """Maps the number of each file descriptor to the folder that the compiler process opens."""
+        """A mapping from the number of each file descriptor to the folder that the compiler process opens."""
         return {number: str(path) for path, number in self._numbers.items()} if self._by_number else {}
 
     @property
@@ -81,7 +82,7 @@ class CompilePaths:
     def joined(self, into: Path) -> Mapping[int, str]:
         """Make a folder with links to the project's files and to the folders in `source-roots`.
 
-        Return the mapping `descriptors`, but with the new folder as the project's folder.
+        Return a copy of the mapping `descriptors` in which the new folder replaces the project's folder.
         """
         # The folder has many parents, so that an include with `..` does not find other files.
         folder = into.joinpath(*["in"] * _DEEP)
@@ -96,8 +97,8 @@ class CompilePaths:
         """Copy all headers in *closures*, and set the modification time of all copies to 0.
 
         *folders* are the project's folders with files that include headers. All *folders* must exist in the
-        copy, because an include of `../a.h` works only if its folder exists. Return a mapping like
-        `descriptors`, but from each file descriptor to the copy of the folder.
+        copy: an include of `../a.h` works only if the folder of the including file exists. Return a mapping
+        from the number of each file descriptor to the copy that the compiler process opens.
         """
         if not self.descriptors:
             return {}
@@ -119,7 +120,7 @@ class CompilePaths:
         return {number: str(into / place) for number, place in layout.places.items()}
 
     def layout(self, names: Iterable[str], folders: Iterable[str]) -> Layout:
-        """Return where to copy header files, so that the copies find each other with relative includes.
+        """Return where to copy header files so that relative includes between the copies work.
 
         *names* are the names of header files in cache keys. *folders* are the project's folders with files
         that include headers. Header files with absolute paths are not copied, because these paths are the
@@ -150,8 +151,7 @@ class CompilePaths:
     def _place(self, path: Path, levels: int) -> Path:
         """Return where to copy the folder *path*.
 
-        If the folder is inside another folder that is copied, the copy is inside the copy of the outer
-        folder.
+        If another copied folder contains *path*, the copy of *path* is inside the copy of this outer folder.
 
         The copy has at least *levels* parent folders, so that an include with this many `..` stays inside the
         copied tree.
@@ -161,7 +161,7 @@ class CompilePaths:
 
     @cached_property
     def readable(self) -> Mapping[str, str]:
-        """Maps the folders in compiler messages to the names that the user sees instead."""
+        """A mapping from the folders in compiler messages to the names that the user sees instead."""
         above = {} if self._by_number else {str(each.folder): OWN + each.name for each in self._tree.roots}
         return {self._name(path): logical for path, logical in self._logical.items()} | above
 

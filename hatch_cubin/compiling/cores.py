@@ -28,8 +28,8 @@ def available_cores(system: Path = Path("/")) -> int:
 def worker_count(config: Config) -> int:
     """Return how many compiles a build runs at once on this machine.
 
-    If the build uses a cluster, the setting `jobs` is a limit for the cluster. The build's own machine still
-    runs at most as many compiles as it has cores.
+    If the build uses a cluster, the setting `jobs` is a limit for the cluster. On its own machine, such a
+    build runs at most as many compiles as the machine has cores.
     """
     jobs = config.jobs or available_cores()
     return jobs if config.executor is None else min(jobs, available_cores())

@@ -76,7 +76,7 @@ class Diagnostic:
         return self.where is None or not self.where.path.startswith("<")
 
     def followed_by(self, number: int) -> Diagnostic:
-        """Return a copy of this diagnostic that also says how many more errors came after it."""
+        """Return a copy of this error with a line that says how many more errors came after this error."""
         more = (f"and {count(number, 'more error')} after this error",) if number else ()
         return replace(self, context=(*self.context, *more))
 
@@ -98,7 +98,7 @@ Explanation = tuple[Diagnostic, "list[Diagnostic]"]
 def parse_log(log: str, source: str, folders: Mapping[str, str]) -> list[Diagnostic]:
     """Return the diagnostics in a compiler's *log*.
 
-    Messages show another name for some folders: *folders* maps each such folder to its name.
+    *folders* maps folders that the compiler reads to the names that messages show instead.
     """
     for folder, logical in folders.items():
         own = f"{logical}/".startswith(OWN)
@@ -170,7 +170,7 @@ def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
 
 
 def about_warning(warning: Diagnostic, text: str) -> str | None:
-    """Return a hint for a warning that must not be silenced.
+    """Return a hint for a warning that the user must not silence.
 
     *text* is the content of the file that the warning is about.
     """
@@ -201,7 +201,7 @@ def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagn
 def merge(
     found: Iterable[tuple[Diagnostic, Unit]], compiler_of: Callable[[Module], str]
 ) -> list[tuple[Problem, list[Unit]]]:
-    """Merge equal diagnostics of several units: return each problem once, with the units that have it."""
+    """Merge equal diagnostics of several units: return each problem once, with a list of its units."""
     units: dict[Diagnostic, list[Unit]] = {}
     for diagnostic, unit in found:
         units.setdefault(diagnostic, []).append(unit)

@@ -23,7 +23,7 @@ _PATIENCE_S = 5.0  # how many seconds a process may take to exit after it has cl
 
 @dataclass(frozen=True, slots=True)
 class PrecompiledHeader:
-    """A precompiled header, made from the *includes* of a source; *rest* is the source text after them."""
+    """A header precompiled from the *includes* of a source; *rest* is the source text after the includes."""
 
     id: int
     includes: bytes
@@ -105,11 +105,12 @@ def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anyth
     tasks are running, and is called again after the next result. If *upcoming* returns None while no task is
     running, all tasks are done.
 
-    A worker process may die because memory is short, or because of a precompiled header. Its task then runs
-    again after all other tasks, alone and without a precompiled header. A task whose worker process dies a
-    second time fails. A task that exceeds the time limit fails, and its process is killed. A task with a
-    precompiled header is compiled again without the header if the task exceeds the time limit, or if
-    *accepts* returns False for the task's result.
+    A worker process may die because memory is short, or because of a precompiled header. The task of a dead
+    process runs again after all other tasks, alone and without a precompiled header. A task whose worker
+    process dies a second time fails. If a task exceeds the time limit, its process is killed. A task with a
+    precompiled header is then compiled again without the header, and a task without a precompiled header
+    fails. A task is also compiled again without its precompiled header if *accepts* returns False for the
+    task's result.
     """
     pool = WorkerPool(setup)
     try:
@@ -128,7 +129,7 @@ class WorkerPool:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._again, self._suspects = deque[Task](), deque[Task]()
-        # If a worker process dies, its precompiled header gets into this list.
+        # The numbers of precompiled headers that worker processes used when they died.
         self._harmful: set[int] = set()
         self._alone = self.halted = False
         self._busy: dict[_CompilerProcess, tuple[Task, float]] = {}
@@ -210,7 +211,7 @@ class WorkerPool:
         return worker
 
     def _wait(self) -> Result | None:
-        """Wait until a task ends, and return the task's result; None if there is no result yet."""
+        """Wait until a process answers or ends, and return the result of its task; None without a result."""
         # All tasks have the same time limit, so the task that started first has the earliest deadline.
         first, (_task, until) = next(iter(self._busy.items()))
         heard = self._watch.next(until - time.monotonic())

@@ -27,10 +27,10 @@ class _Place(NamedTuple):
 
 
 def with_source_lines(log: str, ptx: str, source: str) -> str:
-    """Replace the PTX line numbers in a log by line numbers of the source, if *ptx* has line information.
+    """If *ptx* has line information, replace the PTX line numbers in a log by line numbers of the source.
 
-    *source* is the path under which the compiler has opened the source. *ptx* contains the source's path
-    after a `/`.
+    *source* is the path under which the compiler has opened the source. *ptx* contains the same path, with a
+    `/` before it.
     """
     places = _places(ptx, source)
 
@@ -52,7 +52,7 @@ def _places(ptx: str, source: str) -> Mapping[int, _Place]:
     for number, text in enumerate(ptx.split("\n"), start=1):
         if match := _LOCATION.match(text):
             path, line = files.get(match[1], ""), match[2]
-            place = last  # If an instruction has no semicolon, ptxas reports the line after it.
+            place = last  # If an instruction has no semicolon, ptxas reports the line after the instruction.
         else:
             path = "" if text.startswith("}") else path
             instruction = _REGISTER.sub("%…", text.strip())

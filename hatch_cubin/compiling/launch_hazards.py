@@ -26,7 +26,7 @@ def found_in(source: Source, kernels: Mapping[str, str]) -> Iterator[Problem]:
         return
     shown = _declared_kernels(source.path, source.text) if _MAY_TAKE_REFERENCES.search(source.text) else ()
     for name, symbol in kernels.items():
-        # There are no types for an extern "C" kernel, whose symbol does not contain the parameter types.
+        # The parameter types of an extern "C" kernel are unknown, because its symbol does not contain them.
         types = parameter_types(symbol)
         kernel = _declaration(name, shown)
         if _has_reference(kernel) if types is None else any(each.endswith("&") for each in types):

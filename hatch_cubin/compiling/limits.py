@@ -12,7 +12,7 @@ from ..project.source import without_comments
 from .hints.kernel_declarations import declared
 
 # Limits for kernels, from "Technical Specifications per Compute Capability" in the CUDA programming guide.
-# The limits for kernels are the same for all GPUs.
+# These limits are the same for all GPUs.
 _MOST_THREADS = 1024
 _DEEPEST = 64  # The largest third dimension of a block, in threads.
 _MOST_STACK = 512 * 1024
@@ -28,7 +28,7 @@ def exceeded(
     """Return a problem for each kernel of a cubin that exceeds a limit of GPUs, or that does nothing.
 
     *kernels* maps the name of each kernel to its symbol in the cubin. The function *texts_of* returns the
-    texts of *source* and of the project's headers by path. *arch* is the arch of the cubin.
+    texts of *source* and of the project's headers; the keys are paths. *arch* is the arch of the cubin.
     """
     try:
         limits, resources, empty = elf.read_limits(data), elf.read_resources(data), elf.empty_kernels(data)
@@ -47,7 +47,7 @@ def exceeded(
 
 
 def _without_code(name: str, arch: str, texts: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield a problem for a kernel whose compiled code is empty, although its function body is not."""
+    """Yield a problem for a kernel whose compiled code is empty, although its function body is not empty."""
     kernel = next((each for each in declared(texts) if each.base == _base(name)), None)
     if kernel is not None and not _NOTHING.fullmatch(kernel.code.partition("{")[2]):
         what = f"kernel {kernel.name!r} does nothing: its compiled code for {arch} is empty"

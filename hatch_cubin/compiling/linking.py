@@ -85,15 +85,15 @@ Content = tuple[str, bytes, bytes]  # An input of the linker: its kind, name and
 class Links:
     """The linked modules of a build, with the inputs of the linker.
 
-    If the inputs of a module are wrong, the module is added to the failed units in *results*. Each input is
-    read only once, and must not have changed since the module's cache key was made.
+    If an input of a module is missing or wrong, the module is added to the failed units in *results*. Each
+    input is read only once. An input that has changed since the module's cache key was made is an error.
     """
 
     def __init__(self, project: Project, jobs: Sequence[Job], results: Results) -> None:
         self._project, self._results = project, results
         self._contents: dict[Unit, tuple[Content, ...]] = {}
         self._symbols: dict[Unit, list[tuple[str, LinkSymbols]]] = {}
-        # maps the digest of each input to its content, or to None if the content has changed
+        # maps the digest of each input to the input's content, or to None if the content has changed
         self._read: dict[str, bytes | None] = {}
         self.ready = [job for job in jobs if self._is_ready(job)]
 
@@ -102,9 +102,10 @@ class Links:
         return self._contents[unit]
 
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
-        """Return the symbols that are defined outside of LTO-IR, and C++ code that calls these functions.
+        """Return the symbols that are defined outside of LTO-IR, and C++ code that calls all these functions.
 
-        The worker process links the C++ code with the LTO-IR, to find functions that the LTO-IR defines too.
+        The worker process links the C++ code with the LTO-IR, to find functions that are also defined in the
+        LTO-IR.
         """
         symbols = [symbols for _name, symbols in self._symbols[unit]]
         defined = dict.fromkeys(name for each in symbols for name in each.strong if name.isidentifier())
@@ -228,8 +229,8 @@ class Links:
         """Yield an error for each kernel that several sources define, unless the linker has reported it.
 
         *linked* contains the symbols of the kernels in the linked code. The linker keeps only one of several
-        kernels with the same symbol. If the kernels are static, the linker keeps all of them: nvlink under
-        the same symbol, and LTO with a number after the symbol, such as `k$2`.
+        kernels with the same symbol. If the kernels are static, the linker keeps all of them. Linking machine
+        code keeps the symbol; linking LTO-IR adds a number, as in `k$2`.
         """
         symbols = [_COPY.sub("", symbol) for symbol in linked]
         of_name = Counter(map(kernel_names.demangle, {*symbols}))
@@ -242,7 +243,7 @@ class Links:
                 yield self._duplicate(job, symbol, inputs, _KERNEL_ONCE)
 
     def _disagreements(self, job: Job) -> Iterator[Diagnostic]:
-        """Yield an error if two inputs declare a symbol differently, unless both define the symbol."""
+        """Yield an error if inputs declare a symbol differently, unless several inputs define the symbol."""
         twice = {symbol for symbol, _inputs in self._defined_twice(job)}
         for symbol, descriptions in objects.shape_conflicts(self._symbols[job.unit]):
             if symbol not in twice:
@@ -257,7 +258,7 @@ class Links:
         return self._error("declarations-differ", what, job, hint=_ALIKE)
 
     def _dispute(self, job: Job, symbol: str, about: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
-        """Return an error for different declarations of a symbol, with the inputs that may be wrong."""
+        """Return an error that says that inputs declare a symbol differently, and lists these inputs."""
         suspects = []
         for name in (each.name for each in job.linked):
             symbols = known.get(name)

@@ -20,7 +20,7 @@ def look_up(
     found: Mapping[Unit, Compiled] = MappingProxyType({}),
     fetch: Callable[[Sequence[Job]], object] | None = None,
 ) -> Results:
-    """Return all results that need no compile: those in the cache, and those in *found*.
+    """Return all results that exist already: the results in the cache, and the results in *found*.
 
     *fetch* is called with the jobs that have no result. *fetch* may download results into the cache.
     """

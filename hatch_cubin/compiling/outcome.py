@@ -44,9 +44,10 @@ def outcome_of(
 
 
 def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
-    """Return an error if a source has kernels that are missing from its module of tile kernels.
+    """Return an error if a source with tile kernels includes a header with kernels of another kind.
 
-    Such kernels are in a header. For kernels in the source itself, there is a separate module.
+    The wheel would not contain the kernels of such a header. If the source itself has kernels of another
+    kind, they get a module of their own.
     """
     if not module.is_tile or kernel_kinds(module.source).other:
         return []
@@ -66,8 +67,8 @@ def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
 def why_wrong(unit: Unit, result: executor.Result) -> str | None:
     """Return why a result cannot be the compiled code of *unit*; None if it can be.
 
-    The function does not check whether the result contains a kernel and can be loaded. A mistake of this kind
-    is in the source.
+    The function does not check whether the result contains a kernel and can be loaded, because that depends
+    on the source and not on the compiler.
     """
     is_object = bool(unit.module.part_of)
     try:

@@ -106,7 +106,7 @@ def _recall_name(key: bytes) -> str:
 
 
 def _known(packed: Compiled, record: str) -> RecalledResult:
-    """Return the digest and size that a block in the cache must have."""
+    """Return the digest and size by which the next build recognises a block in the cache."""
     return RecalledResult(packed.sha256, packed.size, record, _PLAIN)
 
 

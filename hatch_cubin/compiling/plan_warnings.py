@@ -1,4 +1,4 @@
-"""Warn before a build about macros that no file uses, and about headers outside the project."""
+"""Warn before a build about macros that are not used in any file, and about headers outside the project."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
     """Return a problem for each macro in `define` that no compiled file uses.
 
     *jobs* are all compiles of the project. A macro is not reported if a file uses the operator `##`, which
-    can build the macro's name. Some macros may be used by a header outside the project. Such a macro is
-    reported only if an `#if` contains a very similar name, because the macro is then probably misspelled.
+    can build the macro's name. A macro that a header outside the project may use is reported only if an `#if`
+    contains a very similar name, because the macro is then probably misspelled.
     """
     config = project.config
     tables: list[tuple[tuple[str | int, ...], Macros]] = [(("define",), config.define)]
@@ -112,9 +112,9 @@ class _CompiledTexts:
     jobs: Sequence[Job]
 
     def unread(self, name: str) -> str | None:
-        """Return None if a file may use the macro *name*.
+        """Return a name in an `#if` that is similar to the unused macro *name*; "" without such a name.
 
-        Otherwise, return a similar name in an `#if`, or "".
+        If a file may use the macro *name*, return None.
         """
         if not all(job.unit.module.source.is_text_known for job in self.jobs):
             return None
@@ -155,7 +155,7 @@ class _CompiledTexts:
             yield join_continued_lines(data.decode("utf-8", "replace"))
 
     def _is_named_by_others(self, name: str) -> bool:
-        """Return whether a header outside the project uses the macro *name*, or may use this macro."""
+        """Return whether a header outside the project uses or may use the macro *name*."""
         if any(job.closure.trees for job in self.jobs):
             return True
         roots = {f"{root.logical}/": root.path for job in self.jobs for root in job.search}

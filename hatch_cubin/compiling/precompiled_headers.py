@@ -85,7 +85,7 @@ def _is_made_of(name: bytes, words: Container[bytes]) -> bool:
 
 
 def shared_includes(jobs: Sequence[Job], tree: ProjectTree, workers: int) -> dict[int, int]:
-    """Return which *jobs* to compile with a precompiled header, and where the includes of the sources end.
+    """Return which *jobs* to compile with a precompiled header, and where the includes of each source end.
 
     A precompiled header can be used for only one arch. If there are only a few jobs for each worker process,
     compiling without precompiled headers is faster.
@@ -141,11 +141,11 @@ class PlainCompileCheck:
     """Checks that compiles with precompiled headers give the same results as plain compiles.
 
     With a precompiled header, the compiler instantiates some templates earlier: the templates that functions
-    in the header use. So the order of functions and variables in the compiled code may differ from a plain
-    compile, which is a compile without a precompiled header. Code that contains only kernels is accepted
-    without a check. If code contains other functions or variables, the same source is also compiled without a
-    precompiled header. If both compiles give the same result, the check accepts all later results with the
-    same order of functions and variables.
+    in the header use. So functions and variables in the compiled code may be in another order than after a
+    plain compile, which is a compile without a precompiled header. Code that contains only kernels is
+    accepted without a check. If code contains other functions or variables, the same source is also compiled
+    without a precompiled header. If the compiles with and without a precompiled header give the same result,
+    the check accepts all later results with the same order of functions and variables.
     """
 
     def __init__(self) -> None:
@@ -170,8 +170,8 @@ class PlainCompileCheck:
 
         If the output may not be used, the caller compiles the unit again without a precompiled header.
 
-        *shared* is whether a precompiled header was used. *edited* is whether a header file was changed after
-        the header was precompiled.
+        *shared* says whether a precompiled header was used. *edited* says whether a header file was changed
+        after it was precompiled.
         """
         path = unit.module.source.path
         if shared and (edited or not self._is_known_order(unit, output)):
@@ -194,9 +194,8 @@ class PlainCompileCheck:
 def order_of(output: bytes, *, is_ptx: bool) -> Order:
     """Return the names of the functions and variables in compiled code, in order.
 
-    For each name, return also whether the compiler omits the function or variable if it is unused. The
-    compiler omits unused functions and their static variables. If the code contains only kernels, the
-    function returns ().
+    For each name, return also whether the compiler omits the function or variable if it is unused. (The
+    compiler omits unused functions and their static variables.) Return () if the code contains only kernels.
     """
     try:
         if is_ptx:
@@ -205,18 +204,17 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
         else:
             named = [*read_symbol_order(output)]
     except ValueError:
-        named = [("unreadable", True)]  # Damaged code is not reported here, but where the compiler is called.
+        named = [("unreadable", True)]  # The caller of the compiler reports damaged code.
     return tuple((name, fixed or "_ZZ" in name) for name, fixed in named)
 
 
 def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders of names are the same, apart from numbers in template arguments.
 
-    Numbers in template arguments may differ between a name in *order* and a name in *known* on two
-    conditions. First, the name in *order* must not be at another position of *known*, because a header may
-    use a function with a known name. Second, the compiler must never omit the function or variable, even if
-    the program does not use it. The position of other functions depends on whether a header uses these
-    functions.
+    Two names at the same position may differ in these numbers on two conditions. First, the name in *order*
+    must not be at another position of *known*, because a header may use a function with a known name. Second,
+    the compiler must always keep the function or variable, even if the program does not use it. If the
+    compiler can omit a function, the function's position depends on whether a header uses it.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(
@@ -251,7 +249,7 @@ def _is_plain(job: Job) -> bool:
 
 
 def _end(job: Job, tree: ProjectTree) -> int:
-    """Return where a source's includes end; 0 if its headers are small, or may use a variant's macros."""
+    """Return where a source's includes end; 0 if the headers are too small or may use a variant's macros."""
     end = end_of_includes(job.unit.module.source.text)
     macros = [name for name, _value in job.unit.module.variant]
     if not end or job.closure.guessed or any(map(_COMPILERS_OWN.match, macros)):

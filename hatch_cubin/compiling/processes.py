@@ -28,7 +28,8 @@ _STREAMS_MAY_BE_SOCKETS = sys.platform != "win32"
 _PIECE = 1 << 16
 # The longest time-out of a selector, in seconds. Some systems limit the number of milliseconds.
 _LONGEST_S = 86_400.0
-# How many seconds to read the output of a process after its end, because its child processes may still write.
+# How many seconds to read the output of a process after its end: child processes of the process may still
+# write.
 _LAST_WORDS_S = 1.0
 
 Message: TypeAlias = "dict[str, Any]"
@@ -53,8 +54,8 @@ class Watch:
             ready = self._selector.select(max(0.0, min(left, _LONGEST_S)))
             for key, events in ready:
                 key.data(events)
-            # A message that arrived before the time-out is returned, even if this thread reads it later. A
-            # process that writes endlessly, but never a complete message, cannot delay the time-out.
+            # A message that arrived before the time-out is returned, even if this thread reads the message
+            # later. A process that writes endlessly without completing a message cannot delay the time-out.
             if left <= 0 and not self._messages and (not ready or left < -_LAST_WORDS_S):
                 return None
         return self._messages.popleft()
@@ -86,7 +87,7 @@ class Watch:
 class Process:
     """A worker process.
 
-    The first message from the process says that the process is ready. Later messages are added to *watch*.
+    The first message from a process says that the process is ready. Later messages are added to *watch*.
     """
 
     def __init__(self, command: Sequence[str], watch: Watch) -> None:

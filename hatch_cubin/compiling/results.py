@@ -42,8 +42,8 @@ class Results:
     hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"
     # The archs from an environment variable or option, which replace those in pyproject.toml.
     archs_for_explain: str = ""
-    # Units for archs that the project does not list; if one of them does not compile, this is not an error.
-    # Hints suggest these archs.
+    # Units for archs that the project does not list. The build compiles these units only for hints, so a
+    # failure is not an error.
     tried: list[Unit] = field(default_factory=list)
     fetched: set[Unit] = field(default_factory=set)  # The units that the remote store supplied.
     # A summary of what was downloaded from and uploaded to the remote store.
@@ -93,7 +93,7 @@ def _origin(module: Module) -> tuple[str, ...]:
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
-    """Return all errors of the build without duplicates, with hints about the archs that compile."""
+    """Return all errors of the build without duplicates, with hints that list archs without errors."""
     from .diagnostics import merge  # lazy import: most builds have no errors
     from .hints.merge_pasteable import merge_hints
 

@@ -12,7 +12,7 @@ class Compile(NamedTuple):
 
     name: str
     family: str
-    weight: int  # The estimated duration is an integer, because the sum of floats depends on their order.
+    weight: int  # An estimate. It is an integer, because a sum of floats depends on their order.
 
 
 def assign_jobs(compiles: Iterable[Compile], count: int) -> dict[str, int]:
@@ -46,8 +46,8 @@ def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, i
 def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
     """Assign *compiles* in order, so that each CI job has about the mean work.
 
-    Imagine the free times of all CI jobs one after another on a line, and the compiles one after another on
-    the same line. Each compile belongs to the CI job whose free time contains the middle of the compile.
+    The free times of all CI jobs form a line, one after another, and the compiles form a second line. Each
+    compile belongs to the CI job whose free time contains the middle of the compile.
     """
     total = sum(loads) + sum(
         each.weight for each in compiles
@@ -64,7 +64,7 @@ def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, 
 
 
 def scaled_weights(guesses: Mapping[str, int], known: Mapping[str, int]) -> dict[str, int]:
-    """Return the duration of each compile: the *known* duration, or a duration scaled from *guesses*.
+    """Return the duration of each compile: from *known*, or a scaled duration from *guesses*.
 
     The scale is calculated from the compiles that are both in *guesses* and in *known*.
     """

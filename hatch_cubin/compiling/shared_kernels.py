@@ -13,7 +13,7 @@ from ..planning.unit_plan import Unit
 if TYPE_CHECKING:
     from .hints.kernel_declarations import Kernel
 
-_SHOWN = 3  # The largest numbers of modules and of kernels that a message names.
+_SHOWN = 3  # How many modules, and how many kernels, a message lists at most.
 
 
 def shared_kernel_notes(
@@ -21,7 +21,7 @@ def shared_kernel_notes(
 ) -> list[str]:
     """Return a message for each group of modules that have kernels of the same name.
 
-    Groups of which producers returned all modules are left out: programs find such modules by their names.
+    If producers returned all modules of a group, the group is left out: programs find such modules by name.
     *texts_of* returns the texts of a unit's source and of the project's headers, by path.
     """
     units: dict[str, Unit] = {}
@@ -58,7 +58,7 @@ def shared_kernel_notes(
 def _in_header(
     kernels: Sequence[str], units: Sequence[Unit], texts_of: Callable[[Unit], Mapping[str, str]]
 ) -> Kernel | None:
-    """Return one of the *kernels* that a header declares, if all *units* include this header."""
+    """If all *units* include a header that declares one of the *kernels*, return this kernel."""
     # lazy import: needed only if modules share a kernel
     from .definitions import base_of
     from .hints.kernel_declarations import declared

@@ -36,8 +36,8 @@ class Storing:
 
     *count* is the expected number of results.
 
-    The function is called a little after the result was written to the disk, because only methods of
-    `Storing` call the function.
+    The function *stored* is called some time after a result was written to the disk: at the next call of a
+    method of `Storing`.
     """
 
     def __init__(self, cache: Cache, stored: Callable[[int], object], count: int) -> None:

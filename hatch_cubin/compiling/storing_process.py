@@ -30,7 +30,7 @@ def serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
     cache = Cache(folder, None, fault.append)
 
     def say(answer: dict[str, Any]) -> None:
-        # If the main process of the build has ended, nobody reads the answer. The remaining results are
+        # If the main process of the build has ended, no process reads the answer. The remaining results are
         # stored anyway.
         with one_at_a_time, contextlib.suppress(OSError):
             send(answers, answer)

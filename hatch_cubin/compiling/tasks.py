@@ -84,14 +84,14 @@ def _task(number: int, jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolki
     task = Task(number, kind, code, name, options, instantiate, searches=job.closure.includes, ptx=ptx)
     if not unit.module.is_tile:
         return task
-    # The PTX shows whether the source also has other kernels.
+    # The PTX shows whether the source also has kernels that are not tile kernels.
     return replace(
         task, kind="tile", ptx=True, tile_flags=tuple(flag.encode() for flag in flags(unit, toolkit))
     )
 
 
 def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
-    """Return a unit whose option `pre_include` contains the paths that the compiler sees."""
+    """Return a unit with the option `pre_include` changed to the paths that the compiler sees."""
     own, module = job.closure.at_root, job.unit.module
     if not own:
         return job.unit
@@ -102,7 +102,7 @@ def _with_pre_includes(job: Job, paths: CompilePaths) -> Unit:
 def folders_for(
     jobs: Sequence[Job], paths: CompilePaths, toolkit: Toolkit, stack: contextlib.ExitStack
 ) -> Mapping[int, str]:
-    """Map each file descriptor to the folder that a compiler process opens: the original or a copy."""
+    """Return a mapping from each file descriptor to the folder that a compiler process opens."""
     if toolkit.version >= _FIRST_WITHOUT_TIMES or not any(
         job.unit.module.options.get(name) for job in jobs for name in ("lineinfo", "debug")
     ):

@@ -30,9 +30,8 @@ def uninstantiated_templates(
     """Return a problem for each kernel template of a source that is not instantiated.
 
     *kernels* are the names of the kernels in the module's compiled code. *sources* maps the path of each
-    source to its text. *tables* is the header of a [[source]] table, as it is written in pyproject.toml.
-    Templates inside an `#if` are not reported, and neither are templates in a source that another source
-    includes.
+    source to its text. *tables* is the header of a [[source]] table, as it is written in pyproject.toml. The
+    function does not report templates inside an `#if`, or templates in a source that another source includes.
     """
     source = module.source
     if not source.is_cpp or not _TEMPLATE_KERNEL.search(source.text) or _is_included(source.path, sources):
@@ -72,8 +71,8 @@ def _is_used(name: str, text: str, module: Module) -> bool:
     word = re.escape(name)
     if re.search(rf"\btemplate\s+(?!<)[^;{{}}]*\b{word}\b", text):
         return True
-    # In an object file, another kernel may instantiate the template when it launches it. A template that is
-    # mentioned twice counts as instantiated.
+    # In an object file, a kernel may instantiate another kernel's template by launching that kernel. A
+    # template that is mentioned twice counts as instantiated.
     return bool(module.part_of) and len(re.findall(rf"\b{word}\b", text)) > 1
 
 

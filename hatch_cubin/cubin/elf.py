@@ -22,7 +22,7 @@ _RESERVED, _COMMON_SECTION = 0xFF00, 0xFFF2
 # the prefixes of two tables for indirect calls, which every object file contains
 _INDIRECT_CALL_TABLES = ("__UDT", "__UFT")
 _TOOLKIT_PREFIX = "."  # the first character of symbols that belong to the CUDA toolkit itself
-_DEVICE_RUNTIME = "_cuda_device_runtime_cu_"  # A part of the symbols of libcudadevrt's internal kernels.
+_DEVICE_RUNTIME = "_cuda_device_runtime_cu_"  # A text in the symbols of all internal kernels of libcudadevrt.
 _ENTRY_POINT = 0x10  # The bit of the field st_other that marks a kernel.
 _MANAGED_BIT, _SPACES = (
     0x04,
@@ -312,8 +312,8 @@ def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str
     """Return the symbols of a relocatable cubin: strong, weak and needed symbols, and device functions.
 
     Only one input of a link may define a strong symbol, and several inputs may define a weak symbol. A needed
-    symbol has to be defined in another input. The functions are the strong symbols that are device functions.
-    Raise ValueError if the symbols cannot be read, or if a symbol is outside of all sections.
+    symbol has to be defined in another input. Only strong symbols are returned as device functions. Raise
+    ValueError if the symbols cannot be read, or if a symbol is outside of all sections.
     """
     strong, weak, needed, functions = list[str](), list[str](), list[str](), list[str]()
     shapes = dict[str, SymbolShape]()

@@ -118,9 +118,7 @@ def explain_arch(
         return False, "; ".join((problem.what, *(problem.details or filter(None, [problem.hint]))))
     if served != arch:
         return False, f"PTX sources are shipped unchanged, and the .target of this source is {served}"
-    own = " and ".join(dict.fromkeys(each.where for each in specs if each.own))
-    where = f" ({own}, in place of the global archs)" if own else ""
-    return False, f"no entry of archs{where} includes this arch"
+    return False, f"no entry of archs ({specs[0].place}) includes this arch"
 
 
 def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: int) -> GpuChoice:

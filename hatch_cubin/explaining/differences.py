@@ -37,7 +37,7 @@ class Difference(NamedTuple):
 
 
 class NearestUnit(NamedTuple):
-    """The cached unit that is most similar to another unit, and the differences between the two."""
+    """The cached unit that is most similar to another unit, and the differences between the two units."""
 
     key: str
     inputs: Inputs
@@ -45,7 +45,7 @@ class NearestUnit(NamedTuple):
 
 
 def nearest_unit(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) -> NearestUnit | None:
-    """Return the most similar cached unit of a source with the same path or text, or None if there is none.
+    """Return the most similar cached unit of a source with the same path or text; None if no unit has one.
 
     *variant* contains the macros of the unit's variant, such as `BLOCK=64`.
     """
@@ -189,7 +189,7 @@ def _by_value(values: Iterable[object]) -> dict[str, str]:
 def _user_headers(values: Mapping[str, str]) -> dict[str, str]:
     """Return the digest of each header of the project, by path.
 
-    The names of other headers (a wheel or a toolkit as a whole) do not contain '/'.
+    Names without '/' are left out, because each of them stands for all headers of a wheel or a toolkit.
     """
     return {name: value for name, value in values.items() if "/" in name}
 

@@ -32,7 +32,8 @@ def finder_files(project: Project, wheel: Wheel) -> dict[str, Content]:
     return {
         f"{name}.py": [Path(shipped_finder.__file__).read_bytes(), start.encode()],
         f"{name}.pth": [f"import {name}; {name}.start()\n".encode()],
-        # PEP 829: Python 3.15 reads this file and ignores the line above. Python 3.18 ignores all such lines.
+        # PEP 829: Python 3.15 reads this file and ignores the import line in the .pth file. Python 3.18
+        # ignores all import lines.
         f"{name}.start": [f"{name}:start\n".encode()],
     }
 

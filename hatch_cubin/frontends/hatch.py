@@ -37,7 +37,7 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
     PLUGIN_NAME = table_location.HOOK
     _remove_staging: Callable[[], object] | None = None
-    _wheel_config: Config | None = None  # not None while a wheel is built that is not editable
+    _wheel_config: Config | None = None  # None, except while a wheel is built that is not editable
 
     def dependencies(self) -> list[str]:
         """Return the packages that pip has to install for a build of the wheel, such as the compiler."""
@@ -153,7 +153,11 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         )
 
     def _read_config(self) -> Config:
-        """Return the configuration for wheels: an sdist too must contain all files that a wheel needs."""
+        """Return the configuration for wheels.
+
+        The configuration for wheels also applies to sdists, because an sdist must contain all files that a
+        wheel needs.
+        """
         build = self.metadata.hatch.build_config
         return parse_config(*table_location.hatch_table(Path(self.root), build, self.target_name), os.environ)
 
@@ -231,7 +235,7 @@ def _packages(root: str, metadata: Any) -> dict[str, str]:
 
 
 def _require_package_folders(root: str) -> None:
-    """Raise ConfigError if Hatch's settings name a missing folder for the wheel: hatchling ignores it."""
+    """Raise ConfigError if Hatch's settings name a missing folder, which hatchling would silently ignore."""
     outer = ("tool", "hatch", "build")
     places = [table_location.place_of(root, path) for path in ((*outer, "targets", "wheel"), outer)]
     config = WheelBuilder(root).config

@@ -60,7 +60,7 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
 
 
 def require_compiler(project: Project) -> None:
-    """Raise ToolchainError, with the command to install them, if packages that a build needs are missing."""
+    """Raise ToolchainError with an install command if packages that a build needs are missing."""
     from ..toolkit import installed_wheels, requirements
 
     required = requirements.build_requirements(project.config, project.environ)
@@ -249,8 +249,8 @@ def with_package(project: Project, folder: Path) -> Project:
 def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
     """Return the project, configured to put the kernels into the package that contains one of *bundles*.
 
-    *bundles* are folders named _cubins in the project, from the command line or from a finished wheel. These
-    folders matter only if neither the configuration nor the build backend names the package. If several
+    *bundles* are folders named _cubins in the project, from the command line or from a finished wheel.
+    *bundles* matter only if neither the configuration nor the build backend names the package. If several
     packages match, the project is returned unchanged.
     """
     import os
@@ -275,7 +275,7 @@ def _declares_packages(backend: str) -> bool:
 
 
 def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the package in the folder `package-dir`, with this folder; None without this setting."""
+    """Return the package that the setting `package-dir` names, with its folder; None without this setting."""
     if (folder := values.get("package_dir")) is None:
         return None
     from ..project.source_roots import ProjectTree

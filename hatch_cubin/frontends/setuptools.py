@@ -47,7 +47,7 @@ def packages_of(root: Path) -> dict[str, str]:
         ["setup.py"] if (root / "setup.py").is_file() else ["-c", "import setuptools; setuptools.setup()"]
     )
     with temporary_folders.make() as folder:
-        answer = folder / "packages"  # not to standard output, because setup.py may write other text there
+        answer = folder / "packages"  # a file, because setup.py may write other text to standard output
         command = [sys.executable, *script, "-q", "cubin_packages", f"--into={answer}"]
         done = subprocess.run(  # noqa: S603
             command, cwd=root, capture_output=True, text=True, errors="replace", check=False

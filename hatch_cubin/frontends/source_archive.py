@@ -1,4 +1,4 @@
-"""Rewrite a finished sdist: add the files that kernels are built from, remove _cubins and caches."""
+"""Rewrite a finished sdist: add the files that kernels are built from, and remove _cubins and caches."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from ..project.source import BUNDLE_FOLDER
 def write_copy(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[str]) -> None:
     """Write a copy of the sdist *made* into a folder, and add the current content of the project's *files*.
 
-    The build backend may have left these files out, or may have taken their content from the last commit. No
-    other process sees an incomplete sdist, because only the complete sdist is moved into the folder.
+    The build backend may have left files out of the sdist, or may have taken their content from the last
+    commit. No other process sees an incomplete sdist, because only the complete sdist is moved into the
+    folder.
     """
     if not made.name.endswith(".tar.gz"):
         raise BundleError(

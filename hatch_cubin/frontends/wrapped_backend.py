@@ -28,7 +28,7 @@ def load(config: Config, root: Path) -> Any:
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as exc:
-        if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):  # another module is missing
+        if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):  # an import of the backend fails
             what = f"the build backend {module!r} cannot be imported: {exc}"
             raise ConfigError(problem("backend-import-failed", what, where)) from exc
         what = f"the build backend {module!r} is not installed here"

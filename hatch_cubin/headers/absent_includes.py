@@ -1,6 +1,6 @@
 """Paths in the project at which a build searched for an included file, but did not find a file.
 
-A lock file lists these absent paths, and a build with the lock file checks that no file exists there now.
+A lock file lists the absent paths, and a build with the lock file checks that no file exists there now.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ AbsentNames = Mapping[str, Sequence[str]]
 
 def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
     """Return each path at which a new file could change a header closure.
-
-    No file may exist there.
 
     A header closure is the set of all files that a source can read.
     """

@@ -1,9 +1,9 @@
 """Find all headers that a source can include, without running the compiler, and compute their digest.
 
 A header that is listed although the source does not need it causes at most an unnecessary compile; a header
-that is not listed causes a stale kernel. So the search for headers follows the includes in every branch of
-every `#if`. A computed include (`#include MACRO`) counts as an include of every header that the macro could
-mean.
+that is not listed causes a stale kernel. To miss no header, the search follows the includes in every branch
+of every `#if`. A computed include (`#include MACRO`) counts as an include of every header that the macro
+could mean.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Closure:
 
     def outside(self) -> dict[str, str]:
         """Return one digest for each header tree, covering all headers of the tree in this header closure."""
-        if self._outside is None:  # computed once, as below
+        if self._outside is None:  # computed once, because each unit of the module needs it
             trees: dict[str, list[str]] = {}
             for logical, content in sorted(self.files.items()):
                 if not _is_own(logical):

@@ -1,8 +1,8 @@
 """The headers in toolkits and wheels that a build has read, and the paths at which there is no header.
 
-Most headers that a source reads are outside the project, and many sources read the same headers. So the
-headers of each folder outside the project are numbered, and the recorded list of a source's headers contains
-only numbers.
+Most headers that a source reads are outside the project, and many sources read the same headers. To save
+space, the headers of each folder outside the project are numbered, and the recorded list of a source's
+headers contains only numbers.
 """
 
 from __future__ import annotations

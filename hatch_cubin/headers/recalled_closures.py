@@ -4,11 +4,10 @@ Every build reads the project's own files and follows their includes. If the pro
 included header, a build searches folders outside the project (toolkit and wheels) and records the result of
 the search. The result of the search depends on the includes and macros in the project's files, on the macros
 in the project's configuration, on the search path, and on the files outside the project. A recorded result of
-the search for headers is valid under two conditions. First, the search looked at paths outside the project.
-Each of these paths must have the same content as before, or must still be missing. Second, an include in a
-header outside the project may also search inside the project. If it found no file there, the file must still
-be missing. If all files of a folder have the same size, times and inode as before, the files are not read
-again.
+the search for headers is valid under two conditions. First, each path outside the project at which the search
+looked has the same content as before, or is still missing. Second, each path in the project at which a header
+outside the project found no file is still missing. If all files of a folder have the same size, times and
+inode as before, the files are not read again.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class _KnownSearchPath(NamedTuple):
 class RecalledClosures:
     """The header closures that an earlier build recorded.
 
-    The function *take* returns a line that an earlier build recorded, and removes the line.
+    The function *take* returns a line that an earlier build recorded, and removes the line from the record.
     """
 
     def __init__(self, scans: ScanCache, take: Callable[[str], str | None]) -> None:
@@ -131,7 +130,7 @@ class RecalledClosures:
                     folder.add(relative, content)
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
-        """Return whether files that headers outside the project did not find inside it are still missing."""
+        """Return whether files that outside headers did not find in the project are still missing there."""
         if self._still_absent is None:
             tried = [*map(tuple, json.loads(self._take_line(_TRIED) or "[]"))]
             try:
@@ -241,7 +240,7 @@ class RecalledClosures:
             _folder_key(root): compact([self._state_of(root, folder), _contents_by_path(folder)])
             for root, folder in folders
         }
-        # An empty line is not recorded: if a build does not use a line of the file, the build writes the file
+        # An empty line is not recorded, because a build that does not use every recorded line writes the file
         # again.
         tried = {_TRIED: compact(self._tried)} if self._tried else {}
         return {**self._lines, **known, **tried}

@@ -85,7 +85,7 @@ class FileIncludes(NamedTuple):
 class OutsideFolders:
     """The folders of the search path outside the project.
 
-    The function *known* adds facts that an earlier build recorded to each new folder object.
+    The function *known* adds the recorded facts of an earlier build to each new folder object.
     """
 
     def __init__(

@@ -122,8 +122,8 @@ def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
 def unrequired_headers(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
     """Map headers to their wheels, for installed NVIDIA wheels that an isolated build would not install.
 
-    NVIDIA's wheels share a folder, so the compiler would find these headers by accident. The function
-    *required* returns the requirements of the project's build.
+    NVIDIA's wheels share a folder, so the compiler would also find headers of wheels that the project does
+    not require. The function *required* returns the requirements of the project's build.
     """
     wheels = {
         comparable_name(path.name.partition("-")[0]): path
@@ -168,7 +168,7 @@ def _contains_any(found: importlib.metadata.Distribution, files: Collection[str]
 
 
 def _wheel_trees(major: int) -> Iterator[Mapping[str, Path]]:
-    """Yield the folders with NVIDIA's headers in each sys.path entry, beginning with the CUDA runtime's."""
+    """Yield the folders with NVIDIA's headers in each sys.path entry; those of the runtime come first."""
     names = ["cu13/include", "cu13/include/cccl"]
     if major < 13:
         names = ["cuda_runtime/include", "cuda_cccl/include", "cuda_nvcc/include"]

@@ -1,4 +1,4 @@
-"""Find sources that are only parts of other sources, which include them, and that have no kernels."""
+"""Find sources that do not define kernels and that other sources include."""
 
 from __future__ import annotations
 

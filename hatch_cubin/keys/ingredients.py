@@ -2,7 +2,7 @@
 
 Cache keys, cache records, the command `explain`, the lock file and the bill of materials all use this list.
 
-If an input were missing from this list, it could change a result without changing the result's cache key. So
+If an input were missing from this list, it could change a result without changing the result's cache key.
 `tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's configuration, and
 fails if no row of the list shows the change. The test `test_ingredients.py` lists the fields that cannot
 change a result.
@@ -42,7 +42,7 @@ _SCHEMAS = {
     TILEIRAS: "hatch-cubin tile 1",
     NVJITLINK: "hatch-cubin link 2",
 }
-# Replaces the position in the digest if cuda.core's part of the cache key already covers the input.
+# Used in place of a position in the digest if cuda.core's part of the cache key already covers the input.
 _CORE = 0
 _LAST = 99
 
@@ -81,7 +81,7 @@ class DigestPositions(NamedTuple):
 
     @property
     def tileiras(self) -> int | None:
-        """Tile IR uses the position for PTX, because both are assembled from a text."""
+        """The position for Tile IR is that for PTX, because Tile IR and PTX are both assembled."""
         return self.ptxas
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _JobInputs(Protocol):
-    """Those attributes of a job that this module reads."""
+    """The attributes of a job that this module reads."""
 
     @property
     def unit(self) -> Unit: ...

@@ -68,7 +68,7 @@ class Job:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The values of all inputs of the unit's cache key, by the input names in messages."""
+        """The values of all inputs of the unit's cache key, by the names that messages use for the inputs."""
         return inputs_of(UnitInputs(self.unit, self.toolkit, self.closure, self.linked))
 
     def cached_result(self, cache: Cache) -> Compiled | None:
@@ -125,7 +125,7 @@ def make_jobs(
         if not lacking:
             raise
         others = exc.problems
-    if lacking:  # other problems of the configuration are reported too, although 'native' needs a GPU
+    if lacking:  # if no GPU is found for 'native', other problems of the configuration are reported too
         where = _location_of_native(project.config)
         lacking = [each._replace(where=where) for each in lacking]
         raise ToolchainError(*lacking, *others, *(refused or ()))

@@ -920,4 +920,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "ca9c810bc0a6d509"  # the same in all files of one version
+__build__ = "05a84636987e8343"  # the same in all files of one version

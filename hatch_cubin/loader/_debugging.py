@@ -134,7 +134,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     lower = {each for _, each, _ in map(_parse_arch, archs) if each < number}
     has_ptx = shipped is found.entries and "a" not in "".join(archs)
     ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
-    fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration'
+    fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration, and unset HATCH_CUBIN_ARCHS'
     if absent:
         fix += f", if {found.source} defines this kernel for it, unlike for {', '.join(absent)}"
     return fix
@@ -309,8 +309,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "272dad2521b091543af8030379c42252d87e043e19a25d5a40b92d79876ca06b",
-    "_split": "d489e51d8dba5f6f8f74b359a0688ba5c3681ba704ad9a62beb61c526e3d9252",
+    "_packs": "551ce575085c930e0ee382819e52ce6e6e2d1337d410dd1d66e9e1470c8d093e",
+    "_split": "3c9cc255b2808b8bc6b962f735aeb7539fc585e0389be1672b15027fc47431de",
 }
 
 
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "ca9c810bc0a6d509"
+__build__ = "05a84636987e8343"

@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "ca9c810bc0a6d509"
+__build__ = "05a84636987e8343"

@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "ca9c810bc0a6d509"
+__build__ = "05a84636987e8343"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "ca9c810bc0a6d509"
+__build__ = "05a84636987e8343"

@@ -390,7 +390,7 @@ def _driver_library() -> "Any":
     try:
         library = _import("ctypes").CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except (OSError, ImportError) as exc:
-        is_missing = os.strerror(_import("errno").ENOENT) in str(exc)  # the dynamic linker sets no errno
+        is_missing = os.strerror(_import("errno").ENOENT) in str(exc)  # errno is not set
         if is_missing or isinstance(exc, FileNotFoundError):
             return None
         raise _unavailable(f"the CUDA driver cannot be loaded: {exc}") from exc
@@ -577,7 +577,7 @@ def _cache_class(base: "Any") -> "Any":
                 self._then is not None and self._then.get(key) is not None
             )
 
-        __iter__ = __reversed__ = None  # otherwise Python would look up the keys 0, 1, 2
+        __iter__ = __reversed__ = None  # otherwise Python looks up 0, 1, 2
 
         def __setitem__(self, key: "bytes | str", value: "Any") -> None:
             if not isinstance(value, core.ObjectCode):  # Program.compile may store its results
@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "ca9c810bc0a6d509"
+__build__ = "05a84636987e8343"

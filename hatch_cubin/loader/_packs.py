@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "ca9c810bc0a6d509"
+__build__ = "05a84636987e8343"

@@ -88,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "ca9c810bc0a6d509"
+__build__ = "05a84636987e8343"

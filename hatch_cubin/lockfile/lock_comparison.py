@@ -126,7 +126,8 @@ def _header_facts(job: Job) -> dict[str, Any]:
 def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
     """Return whether files that are not in the lock file can change which headers a source reads.
 
-    Such files exist if an include in the project can mean any file, or if a header has an absolute path.
+    Other files can change the headers if an include in the project can mean any file, or if a header has an
+    absolute path.
     """
     outside = {root.tree for root in search if root.tree}
     return (
@@ -326,8 +327,8 @@ def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
 
     All values are None if the unit does not have an entry.
 
-    A unit of an unchanged project may not have an entry. Its source was then only included in another source,
-    and this build rejects the other source.
+    A unit of an unchanged project may not have an entry. In the build that wrote the lock file, the unit's
+    source was only a part of another source, which this build rejects.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]

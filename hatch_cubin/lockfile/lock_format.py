@@ -58,7 +58,7 @@ class Lock(NamedTuple):
 
 
 def encode(lock: Lock) -> str:
-    """Return the text of the lock file `cubin.lock` with this content."""
+    """Return the text of a lock file `cubin.lock` with the content *lock*."""
     rest = _body(lock)
     return f'{{\n "about": {json.dumps(_ABOUT)},\n "check": "{file_digest(rest.encode())}",\n{rest}'
 

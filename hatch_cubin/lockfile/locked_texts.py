@@ -2,8 +2,8 @@
 
 A producer is a function of the project that returns the texts of generated sources. A lock file contains the
 digest of each generated text, but not the text itself. If all results are in the cache, a build does not need
-the generated text. The build needs only three facts: the settings of the source, the first lines of PTX (with
-the target), and the kinds of kernels in a source with tile code. The lock contains these facts.
+the generated text. The build needs only three facts, which the lock file contains: the settings of the
+source, the first lines of PTX (with the target), and the kinds of kernels in a source with tile code.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from .unit_plan import Module
 def merge_equal_calls(modules: Iterable[Module]) -> list[Module]:
     """Return the modules, with modules for equal calls merged into one.
 
-    The merged module has the template names and archs of all these modules.
+    A merged module has the template names and archs of all modules from which it was merged.
 
     Raise ConfigError if equal calls could include different headers, because a wheel can contain only one
     result.

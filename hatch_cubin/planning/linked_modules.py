@@ -33,7 +33,7 @@ def plan_modules(
     """Return all modules and the objects of linked modules, sorted by name; modules may share a name.
 
     *members* contains the paths of the sources that each [[module]] table lists. The sources in a [[module]]
-    table are linked, and do not become separate modules. If *complete* is false, modules whose sources are
+    table are linked, and do not become separate modules. If *is_complete* is false, modules whose sources are
     not known yet are left out.
     """
     apart = {path for paths in members for path in paths}

@@ -62,7 +62,7 @@ class LinkRecipe(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Module(CompileSettings):
-    """What a program loads: a source with its settings, a variant of a source, or several linked sources.
+    """A module, which programs load: a source with its settings, a variant of a source, or linked sources.
 
     If a module is linked from several sources, each of these sources becomes an object. An object is compiled
     and cached separately, and cannot be loaded.
@@ -97,7 +97,7 @@ class Module(CompileSettings):
     def short_name(self) -> str:
         """The module's name in tables.
 
-        For a call of CuPy or cuda.core, only the first digits of its key.
+        For a call of CuPy or cuda.core, the name is only the first digits of the call's key.
         """
         return self.name[: len(f"{self.front}:") + 12] if self.front else self.name
 
@@ -105,7 +105,7 @@ class Module(CompileSettings):
     def title(self) -> str:
         """The module's name in messages.
 
-        For a call of CuPy or cuda.core, the path of its source.
+        For a call of CuPy or cuda.core, the title is the path of the call's source.
         """
         return self.source.path if self.front else self.name
 
@@ -123,7 +123,7 @@ class Module(CompileSettings):
     def file_stem(self) -> str:
         """The module's name in file names, such as `red.BLOCK-64.SCALAR-float`.
 
-        Unusual parts become a hash.
+        Parts with unusual characters become a hash.
         """
         return file_stem(self.base, self.variant)
 
@@ -209,7 +209,7 @@ def plan_modules(
 
     *others* are the sources of linked modules. A [[source]] table may match these sources too. Raise
     ConfigError if a [[source]] table matches no source. Also raise ConfigError if a table for a PTX source
-    sets a key that is only for C++ sources. If *complete* is false, sources are still missing, and a
+    sets a key that is only for C++ sources. If *is_complete* is false, sources are still missing, and a
     [[source]] table that matches no source is not an error.
     """
     own_archs = () if "archs" in config.replaced else config.archs
@@ -272,7 +272,7 @@ def plan_modules(
 
 
 def _without_archs_of_pieces(modules: Sequence[Module]) -> list[Module]:
-    """Return the modules without archs for which a producer (a Python function) returned another text."""
+    """Return the modules, each without the archs for which a producer returned a separate text."""
     own = {(module.name, module.source.arch) for module in modules if module.source.arch}
     if not own:
         return [*modules]
@@ -458,7 +458,7 @@ def _module_of_call(
 def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
     """Raise ConfigError if the source of a call is PTX, or if a [[source]] table would change the call.
 
-    A call is a use of CuPy or cuda.core that compiles a text, and whose text this build compiles instead.
+    A call of CuPy or cuda.core would compile a text at run time, and this build compiles the text instead.
     """
     problems = [
         problem(

@@ -1,7 +1,8 @@
 """Find the modules of the project that a producer (a Python function) imports, without running any module.
 
-The producer's process finds modules by the same rules, in `producer_script.py`. A module that is imported
-under a computed name is not found by this code: the process reports its file as an undeclared input.
+The producer's process finds modules by the same rules, in `producer_script.py`. This code does not find a
+module that is imported under a computed name, but the producer's process reports the file of such a module as
+an undeclared input.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from .producer_script import Packages, locate
 def packages_for(packages: Mapping[str, str], script: str) -> list[tuple[str, str]]:
     """Return the import names of the project and their folders, the longest name first.
 
-    A script outside of the project's packages can also import the modules in its own folder. The names of
-    these modules do not contain a package.
+    A script outside of the project's packages can also import the modules in its own folder, whose names do
+    not contain a package.
     """
     named = [(name, str(PurePosixPath(folder))) for name, folder in packages.items()]
     if module_name(packages, script).count(".") == 0:
@@ -63,7 +64,7 @@ def _imported_names(text: bytes, name: str) -> Iterator[str]:
     """Yield the names of the modules that a module may import. A text that is not Python imports nothing."""
     try:
         nodes = ast.walk(ast.parse(text))
-    except (SyntaxError, ValueError, RecursionError):  # its run reports it
+    except (SyntaxError, ValueError, RecursionError):  # running the producer reports the error
         return
     for node in nodes:
         if isinstance(node, ast.Import):

@@ -37,8 +37,8 @@ def add_sources(
 def files_for_producers(project: Project) -> set[str]:
     """Return the files that an sdist needs for its producers; an edit of these files makes kernels stale.
 
-    These files are the producers' own inputs, and all files in include folders: the produced texts may
-    include any of them.
+    These files are the producers' own inputs, and all files in include folders, because the produced texts
+    may include any file there.
     """
     config, tree = project.config, project.tree
     folders = dict.fromkeys(folder for folder, _key in include_folders(config))

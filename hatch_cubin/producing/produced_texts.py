@@ -133,7 +133,7 @@ def _source(name: Any, value: Any, rule: ProducerRule, place: TableLocation) -> 
 
 
 def _parts(name: Any, rule: ProducerRule, where: Location) -> Mapping[str, Any]:
-    """Return the parts of a source's name; ConfigError if it is not a file name, or has a wrong suffix."""
+    """Return the parts of a source's name; ConfigError if the name is wrong, for example its suffix."""
     match = _NAME.fullmatch(name) if isinstance(name, str) and name.isprintable() else None
     if match is None or match["suffix"] not in PRODUCED_SUFFIXES:
         shown = repr(name) if isinstance(name, str) else f"a key of type {_type(name)}"

@@ -155,7 +155,8 @@ def _folders_below(project: Project, start: str) -> Iterator[str]:
 def _are_declared(project: Project, folder: str, files: AbstractSet[str]) -> bool:
     """Return whether all files in a folder are declared as inputs.
 
-    An sdist contains only declared files, so a listing of such a folder is the same in an sdist.
+    An sdist contains only declared files, so a folder with only declared files has the same listing in an
+    sdist.
     """
     return not undeclared_in(folder, str(project.tree.disk_path(folder)), files)
 

@@ -148,7 +148,7 @@ class _ProjectLoader(importlib.abc.Loader):
         return FileReader(SimpleNamespace(path=inside))  # type: ignore[arg-type]
 
     def about_absent(self, name: str) -> str | None:
-        """Return a hint if a name may be missing because an `__init__.py` did not run, or None."""
+        """Return a hint if a name may be missing because an `__init__.py` did not run; otherwise None."""
         if not self._is_package:
             return None
         with contextlib.suppress(OSError), open(os.path.join(self._disk_path, "__init__.py"), "rb") as file:
@@ -197,7 +197,7 @@ class Watch:
         return {folder: undeclared_in(folder, path, self._files) for folder, path in self._list.items()}
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Record an event of Python's audit hooks, if it reads a file or lists a folder of the project."""
+        """Record an event of Python's audit hooks that reads a file or lists a folder of the project."""
         if not self.is_on or not arguments or (event not in _READS and event not in _LISTS):
             return
         if isinstance(arguments[0], int) or (event == "open" and _only_writes(arguments)):
@@ -251,7 +251,7 @@ class WatchedEnviron(type(os.environ)):  # type: ignore[misc]
         return False
 
     def _record(self, key: Any) -> None:
-        """Record the name of a variable, if code of the project asks for the variable and not a library."""
+        """Record the name of a variable if the project's own code asks for the variable, not a library."""
         frame: Any = sys._getframe(2)  # noqa: SLF001
         if frame.f_code.co_name == "getenv":
             frame = frame.f_back
@@ -265,7 +265,7 @@ def _only_writes(arguments: tuple[Any, ...]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Return a value in the types of JSON; for any other type, a mapping with the name of the type.
+    """Return a value that JSON can represent; for a value of another type, a mapping with the type's name.
 
     The mapping for bytes also has a text with a character for each byte.
     """
@@ -301,7 +301,8 @@ def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
             }
             classes = {name for name, each in own.items() if isinstance(each, type)}
             return {
-                # `main` writes or prints texts in most scripts.
+                # `main` is left out, because in most scripts `main` prints or writes texts instead of
+                # returning them.
                 "absent": [
                     name
                     for name, each in own.items()

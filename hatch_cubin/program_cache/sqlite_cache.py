@@ -29,7 +29,7 @@ class SQLiteProgramCache(ProgramCacheResource):  # type: ignore[misc]
     def __init__(self, path: str | os.PathLike[str], max_size_bytes: int | None = None) -> None:
         from .database import (
             Database,
-        )  # lazy import: this module imports sqlite3, which is needed only if a cache is opened
+        )  # lazy import: needs sqlite3, which only programs that open a cache need
 
         if max_size_bytes is not None and max_size_bytes <= 0:
             raise ValueError(f"max_size_bytes must be positive or None, not {max_size_bytes}")

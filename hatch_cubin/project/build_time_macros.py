@@ -1,6 +1,6 @@
 """Find lines with `__DATE__`, `__TIME__` or `__TIMESTAMP__`, which give different code at each compile.
 
-Uses that macros build with the operator `##` are not found.
+A use that a macro builds with the operator `##` is not found.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Condition(NamedTuple):
 
 
 def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]:
-    """Yield text and number of each line that the compiler certainly reads with the macros *given*."""
+    """Yield the text and number of each line that the compiler certainly reads with the macros *given*."""
     known = DEFINED_BY_NVRTC | given
     for line, number, around in lines_with_conditions(text):
         if all(condition.lacking(known) == () for condition in around):
@@ -51,7 +51,7 @@ def surely_read(text: str, given: AbstractSet[str]) -> Iterator[tuple[str, int]]
 def lines_with_conditions(text: str) -> Iterator[tuple[str, int, tuple[Condition, ...]]]:
     """Yield each line of code, its number, and the conditions around the line (without include guards)."""
     around: list[Condition | None] = []
-    guard = ""  # the macro of the #ifndef in the line before; empty if the line before is different
+    guard = ""  # the macro, if the previous line is an #ifndef; otherwise empty
     for number, line in enumerate(without_comments(text).splitlines(), start=1):
         match = _DIRECTIVE.fullmatch(line)
         kind, operand = (match[1], match[2].strip()) if match else ("", "")

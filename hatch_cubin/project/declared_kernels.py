@@ -1,9 +1,8 @@
 """Find the `extern "C"` kernels that the text of a source defines, and the types of their parameters.
 
-Macros and conditionals can change the meaning of a source's text. So a kernel is reported only if nothing can
-change the definition or hide it from the compiler: the definition contains no macro, no conditional is around
-the definition, and no other line mentions the kernel's name. A parameter's type is reported only if it
-consists of C++ keywords.
+Macros and conditionals can change the meaning of a source's text. A kernel is therefore reported only if its
+definition contains no macro and is in no conditional, and if no other line mentions the kernel's name. A
+parameter's type is reported only if it consists of C++ keywords.
 """
 
 from __future__ import annotations
@@ -71,10 +70,10 @@ class TextNames(NamedTuple):
 
 @functools.lru_cache(maxsize=256)  # cached, because sources share headers, so the same text is analysed often
 def names_of(text: str) -> TextNames:
-    """Return the words and macros of a source or header, or of `define X …` for a macro in pyproject.toml."""
+    """Return the words and macros of a source or header, or of a text `define X …` for a configured macro."""
     joined = _joined(text)
     code = TOKEN.sub(lambda match: " " if match[0][0] == "/" else match[0], joined)
-    # the search covers both texts, because a comment may continue on the next line
+    # search the text with comments and the text without, because a comment may continue on the next line
     defined = {*_DEFINE.findall(joined), *_DEFINE.findall(code)}
     return TextNames(
         Counter(_WORD.findall(_INCLUDE.sub("", code))),
@@ -102,7 +101,7 @@ def declared_types(
     if not _GLOBAL.search(text) or (code := _unconditional(_code(text))) is None:
         return {}
     own = names_of(text)
-    # CUDA's own headers define these macros in a known way
+    # the macros of CUDA's own headers are allowed in a definition, because their meaning is known
     theirs = {*macros} - _CUDA_MACROS - _IGNORED_WORDS
     defined = own.macros.union(theirs, *(each.macros for each in others))
     plain = all(each.is_plain for each in (own, *others))

@@ -54,7 +54,8 @@ def state_from_status(status: os.stat_result) -> str:
 def are_settled(states: Iterable[str], now_ns: int) -> bool:
     """Return whether files were last written long ago, so that each new write will change their *states*.
 
-    If a file is written twice within one step of the file system's clock, its state may not change.
+    If a file is written twice within one step of the file system's clock, the second write may not change its
+    state.
     """
     newest = max((int(time) for state in states if state for time in state.split()[1::2]), default=0)
     return newest < now_ns - TIMESTAMP_STEP_NS

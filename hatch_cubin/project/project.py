@@ -149,7 +149,7 @@ class Project:
         return bool(self.config.trusted_keys or self.environ.get(SIGNING_KEY))
 
     def warn_of_variables(self) -> None:
-        """Warn of environment variables without effect, and print those that change what is compiled."""
+        """Warn of environment variables without effect, and print the variables that change compiled code."""
         for message in variables_unread(self.environ):
             self.warn(message)
         for note in variables_of_others(self.environ):
@@ -170,11 +170,11 @@ class Project:
             self.warn(f"{what}: results that are already in the cache without a signature stay unsigned")
 
     def variables_that_change_units(self) -> dict[str, str]:
-        """Return the variables in the environment that replace 'archs' or 'toolkit', each with this key."""
+        """Return the environment variables that replace 'archs' or 'toolkit', each with the replaced key."""
         return {by: key for key, by in self.replaced_keys_of_units().items() if by in self.environ}
 
     def replaced_keys_of_units(self) -> dict[str, str]:
-        """Return those of 'archs' and 'toolkit' that a variable or an option replaces, each with its name."""
+        """Return which of 'archs' and 'toolkit' are replaced, each with the replacing variable or option."""
         return {key: by for key, by in self.config.replaced.items() if key in {"archs", "toolkit"}}
 
     def _warn_of_idle_store_settings(self) -> None:
@@ -198,7 +198,7 @@ class Project:
 
 
 def _namespace_package(root: Path) -> str | None:
-    """Return a hint with the lines for the only package inside a namespace package, if there is only one."""
+    """Return a hint with lines to paste if the project has exactly one package in a namespace package."""
     inits = [*root.glob("src/*/*/__init__.py"), *root.glob("*/*/__init__.py")]
     folders = [path.parent.relative_to(root) for path in inits if path.parent.parent != root / "src"]
     if len(folders) != 1:
@@ -340,9 +340,10 @@ def with_produced(
 ) -> ProjectSources:
     """Return *sources* with the sources *produced* added.
 
-    Producers may use the files *declared*.
+    *declared* are the files that producers may use.
 
-    Raise SourceError if another source has the same name, or if a pattern still matches no source.
+    Raise SourceError if a produced source has the name of another source, or if a pattern matches neither
+    kind of source.
     """
     produced = sorted(produced, key=lambda source: source.path)
     problems = [*_taken_names(project, produced)]
@@ -364,7 +365,7 @@ def with_produced(
 
 
 def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Problem]:
-    """Yield a problem for each source from a Python function whose path another source already has."""
+    """Yield a problem for each source from a producer that has the path of another source."""
     seen: dict[str, str] = {}
     for source in produced:
         by = source.produced.by if source.produced else ""
@@ -407,7 +408,8 @@ def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
 
 
 def _why_excludes_nothing(on_disk: Path) -> str:
-    # The hint must not name a similar source: without this source, the wheel would lack its kernels.
+    # The hint must not suggest a similar path: if the user excluded that source, its kernels would be
+    # missing.
     if on_disk.is_file():
         return "headers and other files that are not sources need no 'exclude': remove the path"
     return "'hatch-cubin plan' lists the sources"
@@ -468,7 +470,7 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:
-    """Return globs to suggest for 'sources': for sources outside packages, or for files with kernels."""
+    """Return globs to suggest for 'sources', for sources outside packages or for other files with kernels."""
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
     found = [path for path in paths if path.suffix.lower() in SUFFIXES and not str(path).startswith(packages)]

@@ -28,8 +28,8 @@ class _FirstLine(TableLocation):
 def read_recorded(tree: ProjectTree, path: str) -> Source:
     """Return the source that a file with a recorded call describes. Raise SourceError if the file is damaged.
 
-    The first line of the file is a comment with the call as JSON. The source code of the call begins after
-    this line. The name of the file begins with the key of the call, so that an edit of the file is noticed.
+    The first line of the file is a comment with the call as JSON. The source code of the call begins on the
+    second line. The name of the file begins with the key of the call, so that an edit of the file is noticed.
     """
     whole = read_source(tree, path)
     line, _, text = whole.text.partition("\n")

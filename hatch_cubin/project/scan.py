@@ -66,7 +66,7 @@ IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _CONTINUED_LINES = re.compile(r"^(?:[^\n]*\\\n)+[^\n]*", re.MULTILINE)
 UNKNOWN = "?"
 UNKNOWN_WITH_PARENT = "?../"  # an unknown value that may contain `..`, and so may lead to a different folder
-UNKNOWN_PASTED = "?##"  # an unknown value that is pasted together with ##
+UNKNOWN_PASTED = "?##"  # an unknown value that the operator ## makes
 _OTHER_BLANKS = str.maketrans("\f\v\r", "   ")  # NVRTC reads these characters as blanks
 
 
@@ -95,7 +95,8 @@ def scan(text: str) -> Scan:
     """Return the includes in *text*, and the macros that the text defines."""
     text = text.replace("\r\n", "\n").translate(_OTHER_BLANKS)
     includes, defines = _scan(text.replace("\\\n", ""))
-    if _TRIGRAPH_BACKSLASH in text:  # with a strict value of the option `std`, the trigraph is a backslash
+    # with a strict value of the option `std`, the trigraph `??/` is a backslash
+    if _TRIGRAPH_BACKSLASH in text:
         more = _scan(text.replace(_TRIGRAPH_BACKSLASH, "\\").replace("\\\n", ""))
         includes, defines = includes + more[0], defines + more[1]
     return Scan(tuple(includes), tuple(defines))
@@ -153,7 +154,7 @@ def _count_has_include(text: str) -> int:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Replace a comment or a raw string by blanks, and keep every other token."""
+    """Replace a comment by a blank or a line end, and empty a raw string. Keep every other token."""
     token = match[0]
     if token.startswith("/"):  # NVRTC accepts a directive on the last line of a long comment
         return "\n" if is_before_directive(match) else " "

@@ -32,7 +32,7 @@ _WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, cod
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Production:
-    """A source that a Python function returned: the function's file, the parts of its name, its settings."""
+    """A source that a Python function returned: its producer, the parts of its name, and its settings."""
 
     producer: str  # the path of the Python file with the function
     by: str  # the path of the Python file, and the function's name
@@ -45,7 +45,7 @@ class Production:
 
     @property
     def leave_out(self) -> str:
-        """Return a hint that says how to remove this source: the hint names the function that returns it."""
+        """A hint that says how to remove this source, with the file of the function that returns it."""
         return f"remove this source from the texts that {self.producer} returns"
 
 
@@ -113,7 +113,7 @@ class Source:
 
     @property
     def name_path(self) -> str:
-        """The path for the module's name: equal for the produced sources of one module."""
+        """The path that determines the module's name: the same path for all produced sources of a module."""
         return f"{self.folder}/{self.produced.base}.cu" if self.produced else self.path
 
     @property

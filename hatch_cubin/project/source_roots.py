@@ -53,7 +53,7 @@ class ProjectTree:
     def source_root_of(self, path: str) -> SourceRoot | None:
         """Return the source root that contains a project-relative *path*.
 
-        The result is None if no source root contains it.
+        The result is None if no source root contains *path*.
         """
         # a fast path, because this code runs for each file, and most projects do not have source roots
         if not self.roots:

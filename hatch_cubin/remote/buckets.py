@@ -10,7 +10,7 @@ from typing import Any
 from .location import StoreTarget
 from .store import StoreError, TrafficCounter, too_large_error
 
-# The time-out for connecting and for each read; a build stops waiting for a store earlier.
+# The time-out for connecting and for each read. The build itself may stop waiting before this time-out.
 _READ_TIMEOUT = timedelta(seconds=5)
 _TOTAL_TIMEOUT = timedelta(minutes=10)
 _CHUNK_SIZE = 1 << 13  # small chunks, so that even a slow download shows progress to the code that waits

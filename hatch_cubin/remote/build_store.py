@@ -23,10 +23,7 @@ SHORT_PATIENCE_S = 1.0
 def open_store(
     project: Project, cache: Cache, jobs: Sequence[Job], toolkit: Toolkit, patience_s: float | None = None
 ) -> SharedStore | None:
-    """Return the remote store for a build of *jobs*; None if the project does not have a remote store.
-
-    Open the remote store of a build, and fetch compiled results from the remote store.
-    """
+    """Open and return the remote store for a build of *jobs*; None if the project has no remote store."""
     if project.config.remote_cache is None:
         return None
     from .opening import open_shared_store

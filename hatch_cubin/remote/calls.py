@@ -46,7 +46,7 @@ class StoreCalls:
         self.warn = warn
         self._faults = 0
         self._patience_s = self._patience_left_s = patience_s
-        self._counted = 0  # the number of transferred bytes that have already extended the time-out
+        self._counted = 0  # the transferred bytes for which time was already added to the patience
 
     @property
     def _gave_up(self) -> bool:

@@ -14,7 +14,7 @@ from ..config import store_urls
 from .location import StoreTarget, basic_authorization
 from .store import StoreError, TrafficCounter, status_error, too_large_error
 
-# The time-out of a single read or write, in seconds; a build stops waiting for a store earlier.
+# The time-out of a single read or write, in seconds. The build itself may stop waiting before this time-out.
 _TIMEOUT_S = 5.0
 _CHUNK_SIZE = 1 << 14
 # The bytes that the system may buffer before sending, because buffered bytes count as sent.

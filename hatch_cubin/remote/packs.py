@@ -22,7 +22,7 @@ MAX_PACK_SIZE = 1 << 23  # the maximum size of a pack in bytes; only a pack with
 MAX_INDEX_SIZE = 1 << 26
 _FORMAT = 1
 _SMALL_PACK_SIZE = MAX_PACK_SIZE // 8
-_MAX_SMALL_PACKS = 8  # if there are more small packs, all small packs are combined into larger packs
+_MAX_SMALL_PACKS = 8  # if there are more small packs than this number, they are combined into larger packs
 _SHA256 = re.compile("[0-9a-f]{64}")
 # The index drops a cache key if no build has used the key during this many writes of the index.
 _KEPT_WRITES = 64
@@ -78,7 +78,7 @@ class PackIndex:
         return PackIndex(self.packs, slots, self.writes)
 
     def drop_unused(self, used: AbstractSet[bytes]) -> PackIndex:
-        """Mark the keys *used* as used now.
+        """Record that this build uses the keys *used*.
 
         Return the index without keys that were not used for a long time.
         """

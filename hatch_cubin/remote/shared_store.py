@@ -104,7 +104,7 @@ class SharedStore:
         self._store.close_idle()
 
     def push(self, keys: Sequence[bytes]) -> None:
-        """Copy the results of *keys* from the cache folder to the remote store, if they are missing there."""
+        """Copy those results of *keys* that the store does not have from the cache folder to the store."""
         if self._is_small:
             own = (key for key in keys if key not in self.fetched)
             tasks = ((key, partial(self._push_unit, key)) for key in own)
@@ -301,7 +301,7 @@ class SharedStore:
         action = Action(files, text, self._policy.sign_index(text))
         return self._store.replace(self._index_name, bazel_actions.encode(action), tag)
 
-    # Both kinds of projects
+    # Small and large projects
 
     def _local_result(self, key: bytes) -> PackedResult | None:
         found = self._cache.attempt(partial(exchange.read_entry, self._cache.folder, key), None)

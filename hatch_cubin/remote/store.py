@@ -80,7 +80,7 @@ class Store(Protocol):
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
         """Replace an object.
 
-        Return False if this may have overwritten a newer write of another build.
+        Return False if the object may have been overwritten although another build has just changed it.
         """
 
     def close_idle(self) -> None:

@@ -1,7 +1,7 @@
 """Find ptxas, which assembles PTX sources, and translate a module's options into flags of ptxas.
 
-ptxas must have the same exact version as NVRTC. So the machine code of a PTX source depends only on the
-version of NVRTC, and a build without compiles does not need ptxas.
+ptxas must have the same exact version as NVRTC, so the version of NVRTC alone determines the machine code of
+a PTX source. A build that compiles nothing does not need ptxas.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
 
 
 def with_builtins(library: Path) -> list[str]:
-    """Return *library* and the libraries to load first: NVRTC 13.0 does not load libnvrtc-builtins itself."""
+    """Return the libraries to load for *library*: NVRTC 13.0 does not load libnvrtc-builtins itself."""
     return [*map(str, sorted(library.parent.glob("libnvrtc-builtins.so.*"))), str(library)]
 
 
@@ -104,10 +104,10 @@ class Installation:
     """The installed files of hatch-cubin, cuda.core and the toolkit, and their state when the build began.
 
     Two installations with the same installed files have the same *name*. Two installations are the same if
-    the states of all files are equal. If the states differ, the contents of the files must be equal. The
-    states of unchanged files can differ: uv makes hard links to the files of its cache in each environment,
-    and each new link changes a time in the state. For a large library, the comparison covers only samples,
-    and the parts of the file with the compiler's version.
+    the states of all files are equal. If the states differ, two installations are the same only if the
+    contents of all files are equal. The states of unchanged files can differ: uv makes hard links to the
+    files of its cache in each environment, and each new link changes a time in the state. For a large
+    library, the comparison covers only samples, and the parts of the file with the compiler's version.
     """
 
     def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:
@@ -133,7 +133,7 @@ class Installation:
         return self._evidence is not None and self._evidence.contents == evidence.contents
 
     def evidence(self) -> Evidence | None:
-        """Return facts that show later builds whether a file changes; None if a file has already changed."""
+        """Return facts that show later builds whether a file has changed; None if one has changed already."""
         if self._evidence is None:
             marks = [_marks(file) for file, status in self._files if status.st_size > _WHOLE]
             self._evidence = Evidence(self.state if self._settled else "", self._contents(marks), marks)
@@ -212,7 +212,7 @@ def identity(wanted: str | None) -> str | None:
 
 
 def _installed(name: str) -> tuple[str, tuple[str, str]]:
-    """Return an installed package's name, metadata folder and version; LookupError if these are uncertain."""
+    """Return an installed package's name, metadata folder and version; LookupError if they are uncertain."""
     for entry in sys.path:
         names = (file for file in _listed(entry) if file.endswith(".dist-info"))
         found = [file for file in names if file.startswith(f"{name}-")]
@@ -227,7 +227,10 @@ def _installed(name: str) -> tuple[str, tuple[str, str]]:
 
 
 def _own_files() -> list[str]:
-    """Return the paths of hatch-cubin's Python files, because other versions may record other facts."""
+    """Return the paths of hatch-cubin's Python files.
+
+    An installation includes these files, because another version of hatch-cubin may record other facts.
+    """
     package = os.path.dirname(os.path.dirname(__file__))
     rooms = sorted(os.walk(package))
     return [

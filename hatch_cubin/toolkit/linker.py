@@ -22,7 +22,7 @@ _DIGITS = {b"true": b"1", b"false": b"0"}
 class Input(NamedTuple):
     """An input of a link: a compiled source (object file), a PTX source, or a file in the setting `link`."""
 
-    name: str  # a name of the linker's input that does not depend on the build's folder
+    name: str  # the input's name, which does not depend on the build's folder
     kind: str  # The kind of the input, as `cubin/objects.py` returns it; "lto" or "cubin" for an object file.
     # The digest of the input's bytes. For an object file: the digest of everything that it is compiled from.
     digest: str

@@ -97,7 +97,7 @@ def of_clusters(config: Config) -> list[str]:
 
 
 def store_requirements(config: Config) -> list[str]:
-    """Return the requirements of a build with a shared store; an HTTP store does not require any."""
+    """Return the requirements of a build with a shared store. An HTTP store requires no package."""
     return [] if config.remote_cache is None or config.remote_cache.startswith("http") else [BUCKETS]
 
 

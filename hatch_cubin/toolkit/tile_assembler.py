@@ -1,8 +1,8 @@
 """Find tileiras, which compiles Tile IR to machine code, and the two parts of the toolkit that it runs.
 
-tileiras loads libnvvm and runs ptxas, from the folders beside its own. If libnvvm or ptxas is missing, the
-message of tileiras does not say what is missing. In CUDA 13.3, tileiras, libnvvm and ptxas have different
-patch levels. So cache keys contain the exact versions of all three.
+tileiras loads libnvvm and runs ptxas; it finds them in folders beside its own folder. If libnvvm or ptxas is
+missing, the message of tileiras does not say what is missing. Cache keys contain the exact versions of
+tileiras, libnvvm and ptxas, because their patch levels differ in CUDA 13.3.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class Toolkit:
 
         try:
             supported = tuple(sorted(nvrtc.nvrtcGetSupportedArchs()[1]))
-        except RuntimeError as exc:  # cuda.bindings loads the library again, with checks of cuda-pathfinder
+        except RuntimeError as exc:  # cuda.bindings loads the library a second time
             raise self._not_loadable("nvrtc", exc) from exc
         # nvrtcVersion() does not return the patch level, but the header of each PTX from NVRTC contains it
         build = _exact_build("NVRTC", self._nvrtc_path, "c++", f"-arch=compute_{supported[0]}")
@@ -145,7 +145,7 @@ class Toolkit:
 
     @cached_property
     def ptxas(self) -> str:
-        """The exact version of ptxas, which assembles PTX sources: it must be the same as NVRTC's version."""
+        """The exact version of ptxas, which assembles PTX sources and must have NVRTC's exact version."""
         return self.nvrtc
 
     @property
@@ -250,8 +250,8 @@ class Toolkit:
     def install_headers(self, folder: Path) -> bool:
         """Unpack the headers that NVRTC contains since 13.3; return whether this NVRTC contains headers.
 
-        Raise OSError if NVRTC contains headers but cannot write the headers into the folder. NVRTC does not
-        report the reason of this failure.
+        Raise OSError if NVRTC contains headers but cannot write the headers into the folder. The OSError
+        contains no reason, because NVRTC does not report why it failed.
         """
         self.load()
         from cuda.bindings import nvrtc
@@ -270,10 +270,10 @@ class Toolkit:
     def _load(self, name: str) -> str:
         """Load a library and return its path.
 
-        cuda-pathfinder searches the interpreter's own site-packages. Under pip's build isolation, these
-        site-packages belong to the *outer* environment, which may contain another NVRTC or no NVRTC.
-        cuda-pathfinder uses a library that is already loaded, so this function loads the library of the
-        build's environment first.
+        This function loads the library of the build's environment first, because cuda-pathfinder uses a
+        library that is already loaded, and otherwise searches the interpreter's own site-packages. Under
+        pip's build isolation, the interpreter's own site-packages belong to the *outer* environment, which
+        may contain another NVRTC or no NVRTC.
         """
         from ctypes import CDLL
 
@@ -438,7 +438,7 @@ def _seed(module: Module, toolkit: Toolkit) -> tuple[str, ...]:
 
 
 def preamble(module: Module, toolkit: Toolkit) -> str:
-    """Return code to put before a source, so that anonymous names are always the same; may be empty."""
+    """Return code to put before a source to make its anonymous names reproducible; empty if not needed."""
     seeded = not module.source.is_cpp or toolkit.version >= _FIRST_WITH_SEED
     return "" if seeded else _NAMESAKE
 

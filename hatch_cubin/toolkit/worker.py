@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-# Stack sizes for threads. A large stack, because deeply nested templates need much stack; unused pages take
-# no memory. A thread gets the second stack size if the address space is too small for the first size.
+# Stack sizes for threads. The first size is large, because deeply nested templates need much stack; unused
+# pages take no memory. A thread gets the second size if the address space is too small for the first size.
 _STACK_BYTES = (256 << 20, 8 << 20)
 # When a Python without a GIL starts, its allocator reserves this many bytes; unused pages take no memory.
 _RESERVED_BYTES = (1 << 30) * ("t" in getattr(sys, "abiflags", ""))
@@ -135,7 +135,7 @@ def _precompiled(task: dict[str, Any]) -> Outcome | None:
 
 
 class _Header:
-    """The precompiled header of this worker process: its headers are compiled only once.
+    """The precompiled header of this worker process, which thus compiles the same headers only once.
 
     A precompiled header contains memory addresses, so no other process can use it.
     """
@@ -186,7 +186,8 @@ class _Header:
     def leave(self) -> None:
         """Remove an incomplete precompiled header, and its folder if the folder is empty.
 
-        The worker removes these files because the build process may have ended before it could remove them.
+        The worker itself removes its files, because the build process may have ended before it could remove
+        them.
         """
         if self.folder:
             self._remove()
@@ -198,10 +199,7 @@ _header = _Header()
 
 
 def _compile(task: dict[str, Any]) -> Outcome:
-    """Compile C++.
-
-    Compile a task; if ptxas rejects the generated PTX, compile again with source lines in the PTX.
-    """
+    """Compile C++; if ptxas rejects the generated PTX, compile again with source lines in the PTX."""
     outcome = _run(task)
     if outcome.ok or not outcome.ptx or b"\t.loc\t" in outcome.ptx:
         return outcome
@@ -254,9 +252,9 @@ def _run(task: dict[str, Any], *, precompiles: bool = False) -> Outcome:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-# The folders that cannot get their file descriptor, because its number is above the limit of open files. The
-# keys are these numbers. The values are other names of each folder: a path with another descriptor, and the
-# folder's real path.
+# The folders whose number cannot be their file descriptor, because the number is above the limit of open
+# files. The keys are these numbers. The values are other names of each folder: a path with another
+# descriptor, and the folder's real path.
 _unnamed: dict[int, tuple[str, str]] = {}
 
 
@@ -337,7 +335,7 @@ class _Assembler:
     def _environment(self) -> dict[str, str]:
         """Return the environment variables for a program, without the variables that would change its result.
 
-        tileiras would read CUDA_HOME, and writes its temporary files into the folder of a variable.
+        tileiras reads CUDA_HOME, and writes its temporary files into a folder that a variable names.
         """
         own = {name: value for name, value in os.environ.items() if not name.startswith("CUDA_")}
         return {**own, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._folder)}
@@ -349,7 +347,8 @@ class _Assembler:
     def leave(self) -> None:
         """Kill a ptxas process that is still running, and remove the files of this process.
 
-        The worker removes these files because the build process may have ended before it could remove them.
+        The worker itself removes its files, because the build process may have ended before it could remove
+        them.
         """
         with self._starts:
             if self._running is not None:
@@ -400,7 +399,7 @@ def _link(task: dict[str, Any]) -> Outcome:
 
 
 def _defined_by_lto(task: dict[str, Any]) -> list[str]:
-    """Return the symbols that LTO-IR and another input both define, which nvJitLink does not report.
+    """Return the symbols that LTO-IR and another input both define. nvJitLink does not report them itself.
 
     The symbols of LTO-IR cannot be read directly. The PTX made from LTO-IR shows variables and kernels, but
     not functions. To find the functions, the LTO-IR is linked with a probe, which is code that calls these
@@ -446,8 +445,9 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
     """Link *inputs*; each input consists of a kind, a name and bytes.
 
-    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink and still succeeds. (With
-    LTO, nvJitLink writes the error to its log.) This function makes a link with this error fail.
+    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink and still succeeds. With
+    LTO, nvJitLink writes such an error to its log. This function makes the link fail if nvJitLink prints or
+    logs an error of nvlink.
     """
     with _caught_stderr() as printed:
         outcome = _linked_anyway(options, inputs)
@@ -536,9 +536,7 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 
 
 def _open_folders(folders: dict[int, str]) -> None:
-    """Open each folder in *folders*.
-
-    The folder's number becomes its file descriptor.
+    """Open each folder in *folders*, with the folder's number as its file descriptor.
 
     If a number is above the limit of open files, the function notes two other names for the folder.
     """

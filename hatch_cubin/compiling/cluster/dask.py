@@ -128,7 +128,7 @@ class DaskCluster:
             gone = await self._connect()
             while gone is None and not self._over.is_set():
                 if (gone := await self._check_workers()) is not None:
-                    break  # `gone` is reported after the loop, so that earlier events are reported first.
+                    break  # The event in `gone` is sent after the loop, so that earlier events come first.
                 self._connected.set()
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._over.wait(), _LOOK_S)
@@ -149,8 +149,8 @@ class DaskCluster:
             if name.partition(".")[0] == "distributed":
                 logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         try:
-            # Dask's warnings about different versions are ignored. No other thread is running that this could
-            # affect.
+            # Dask's warnings about different versions are ignored. `catch_warnings` affects all threads, but
+            # no other thread is running now.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self._client = distributed.Client(  # type: ignore[no-untyped-call]
@@ -223,7 +223,7 @@ class DaskCluster:
         self.events.put(WorkerLost(name, why, ended))
 
     async def _prepare(self, name: str, facts: dict[str, Any]) -> None:
-        """Check that a worker has the right versions, and send the files that it does not have."""
+        """Check that a worker has the right versions, and send the worker its missing files."""
         try:
             joined = await asyncio.wait_for(self._prepared(name, facts), _ANSWER_S)
         except asyncio.TimeoutError:

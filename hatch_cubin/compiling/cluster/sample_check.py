@@ -1,4 +1,4 @@
-"""Compile a sample of a cluster's results again on this machine, and compare both results."""
+"""Compile some tasks of a cluster again on this machine, and compare the results with the cluster's."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Sample:
         self._chance = random.SystemRandom()  # A random generator whose numbers a worker cannot predict.
 
     def note(self, result: Result) -> None:
-        """Add a result to the random sample or not.
+        """Decide whether the random sample includes a result.
 
-        If the result is added, record its digest.
+        If the sample includes the result, record the result's digest.
         """
         if not result.ok or not result.worker:
             return
@@ -50,7 +50,7 @@ class Sample:
 
 
 def _failed_here(result: Result) -> bool:
-    """Return whether a compiler process crashed, or exceeded its limit of time or memory."""
+    """Return whether a compiler process crashed, or exceeded its time limit or memory limit."""
     return not result.ok and (result.log.startswith("fatal: ") or "out of memory" in result.log)
 
 

@@ -315,8 +315,8 @@ class LeaseScheduler:
             yield from self._record_fault(given, str(exc), _worker_of(event, given))
             return
         if wrong := next(filter(None, map(self._terms.why_wrong, found.values())), None):
-            # If a worker returns the result of another task, this is not a coincidence. The build does not
-            # use such a worker any more.
+            # The digest in the reply shows that the worker made this result for this task. A worker that
+            # makes wrong results is not used any more.
             self._faults[given.worker] = _MOST_FAULTS
             yield from self._record_fault(
                 given, f"the worker returned a wrong result: {wrong}", _worker_of(event, given)
@@ -373,7 +373,7 @@ class LeaseScheduler:
                 self._terms.warn(problem("worker-always-fails", what).with_code())
 
     def _warn_of_silence(self) -> None:
-        """Warn if no worker has answered for a long time, because the deadlines of leases are much later."""
+        """Warn if no worker has answered for a minute, which is long before the deadlines of the leases."""
         if self._quiet_since is not None and time.monotonic() - self._quiet_since >= _QUIET_S:
             self._quiet_since = None
             what = f"{self._cluster.name} has not returned a result for a minute"

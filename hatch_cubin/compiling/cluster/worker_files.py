@@ -19,8 +19,8 @@ from ...common import temporary_folders
 from ...common.digest import file_digest
 from .lease import FileListing
 
-# How many layouts to keep. A layout is a tree of folders for a build; several builds may run at once or
-# again.
+# How many layouts to keep. A layout is a tree of folders for a build. Several builds may run at once, and a
+# build may run again.
 _MOST_LAYOUTS = 16
 
 
@@ -53,7 +53,7 @@ class WorkerFiles:
                 self._keep(file_digest(blob), blob)
 
     def missing_files(self, listing: FileListing, here: Mapping[str, str]) -> list[str]:
-        """Return the digests of missing files; if none is missing, make the folders of the build.
+        """Return the digests of missing files; if no file is missing, make the folders of the build.
 
         A file that is in one of the folders *here* is copied from there, and is not missing. *here* maps the
         names of the header libraries that are installed on this machine to their folders.

@@ -163,7 +163,7 @@ def here() -> _ProcessState:
 
 
 def identify(requirements: BuildRequirements) -> tuple[str, str | None]:
-    """Return the name of this process, and how this machine differs from the build's requirements."""
+    """Return the name of this process, and why this machine cannot compile for a build (None if it can)."""
     try:
         found = _installed(requirements)
     except ValueError as exc:

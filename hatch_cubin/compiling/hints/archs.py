@@ -35,8 +35,8 @@ _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for arc
 class Archs:
     """The archs for which each source compiles or fails, with the compiler's messages about failures.
 
-    The build also compiles a failed source for other archs on trial (*tried*), and hints may suggest these
-    archs.
+    *tried* are units for other archs: the build compiles a failed source for these archs too, and hints may
+    suggest them.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Archs:
         self._working, self._tried = _by_path(done), _by_path(tried)
 
     def candidates(self) -> list[Unit]:
-        """Return further units to try, for sources that use features of only some GPUs."""
+        """Return other archs to try (as units) for sources that use features of only some GPUs."""
         return [
             Unit(module, arch)
             for path, module in self._first.items()
@@ -97,9 +97,10 @@ class Archs:
         return [arch for arch in having if arch not in failing and arch not in self._working[path]]
 
     def _having_all(self, path: str) -> list[Arch]:
-        """Return the first arch without a suffix that may have all features.
+        """Return the first arch without a suffix that may have all features that the source uses.
 
-        If there is no such arch, return all archs with a suffix that may have all features.
+        If no arch without a suffix has all features, return all archs with a suffix that may have all of
+        them.
         """
         every = [
             Arch(number, suffix)
@@ -119,7 +120,7 @@ def _by_path(units: Iterable[Unit]) -> dict[str, set[Arch]]:
 
 
 def _name(module: Module) -> str:
-    """Return the key of a module in the mappings of `Archs`: the path of its source, or its name."""
+    """Return the key of a module in the mappings of `Archs`: usually the path of the module's source."""
     return module.name if module.part_of or module.link else module.source.path
 
 
@@ -135,7 +136,7 @@ def _of_gpu(text: str) -> bool:
 
 
 def _text(error: Diagnostic) -> str:
-    """Return the text of an error; if the text ends with "argument list", also the line with the types."""
+    """Return the text of an error; after "argument list", include the next line, which lists the types."""
     return "\n".join((error.text, *error.context[:1])) if error.text.endswith("argument list") else error.text
 
 

@@ -68,7 +68,7 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
 
 
 def _set(condition: Condition, given: AbstractSet[str], failed: FailedCompile) -> str:
-    """Return the end of a hint: the line for pyproject.toml that sets the macros of a condition, if any."""
+    """Return the end of a hint that says how to make a condition true, for example by setting macros."""
     macros = [name for name in _NAME.findall(condition.operand) if name not in {*given, "defined"}]
     if "__CUDA_ARCH__" in condition.operand and re.search(r"\bsm_\d", condition.operand):
         return ": __CUDA_ARCH__ is a number, so write 900 in place of sm_90"
@@ -80,7 +80,7 @@ def _set(condition: Condition, given: AbstractSet[str], failed: FailedCompile) -
 
 
 def _about_templates(failed: FailedCompile, left_out: str) -> str:
-    """Return a hint about instantiating the kernel templates of a source, or else of its headers."""
+    """Return a hint that shows how to instantiate the kernel templates of a source or of its headers."""
     texts = {path: failed.text_of(path) for path in (failed.path, *failed.headers)}
     found = declared(texts)
     templates = [kernel for kernel in found if kernel.parameters and kernel.is_tile == failed.module.is_tile]
@@ -116,7 +116,7 @@ def _about_text(failed: FailedCompile, texts: Mapping[str, str], left_out: str) 
 
 
 def _about_global(failed: FailedCompile, left_out: str) -> str:
-    """Return a hint why the `__global__` in a source without templates does not define a kernel."""
+    """Return a hint that explains why a source with `__global__`, but without templates, has no kernels."""
     text = failed.text_of(failed.path)
     code = without_comments(text)
     match = _GLOBAL.search(code) or _COMMENTED.search(text)
@@ -146,7 +146,7 @@ def certain_kernels(path: str, text: str) -> set[str]:
 
 
 def _around_kernels(text: str) -> tuple[Condition, ...]:
-    """Return the conditions around the first kernel; () if one of the kernels is not inside a condition."""
+    """Return the `#if` conditions around the first kernel; () if any kernel is not inside a condition."""
     found = [(line, around) for line, _number, around in lines_with_conditions(text) if line.strip()]
     kernels = [around for line, around in found if "__global__" in line]
     every = kernels or [around for _line, around in found]

@@ -37,7 +37,7 @@ class FailedCompile:
 
     @property
     def include_chains(self) -> Mapping[str, tuple[Step, ...]]:
-        """Maps the name of each header to the chain of includes that leads from the source to the header."""
+        """A mapping from the name of each header to the chain of includes from the source to the header."""
         return include_chains_from(self.module.source, self.tree, self.search)
 
     def text_of(self, path: str) -> str:
@@ -54,7 +54,7 @@ class FailedCompile:
     def line(self, key: str, value: Sequence[str]) -> str:
         """Return a line for pyproject.toml that adds the items of *value* to the list *key*."""
         produced = self.module.source.produced
-        # The setting 'exclude' cannot name a source that a script produces.
+        # The list 'exclude' contains file names, but a source that a script produces is not a file.
         if produced and key == "exclude":
             return produced.leave_out
         # The global include folders do not apply to calls of a library.
@@ -68,8 +68,8 @@ class FailedCompile:
     def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
         """Return lines for pyproject.toml that set macros or options, to be put at the end of a hint.
 
-        [[source]] tables take precedence over the project's settings. So the lines are a [[source]] table if
-        such a table already sets one of the macros or options.
+        [[source]] tables take precedence over the project's settings. If a [[source]] table already sets one
+        of the macros or options, the returned lines are therefore a [[source]] table too.
         """
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options
@@ -80,11 +80,11 @@ class FailedCompile:
         return f" {toml_lines.setting(key, {**_written(there), **value})}"
 
     def place_of_entry(self, name: str) -> Location | None:
-        """Return the line of pyproject.toml with the entry of `instantiate` for *name*."""
+        """Return the line of pyproject.toml that lists *name* in `instantiate`."""
         return next((place for place, _written in self._entries(name)), None)
 
     def is_of_product(self, name: str) -> bool:
-        """Return whether *name* is from an entry of `instantiate` that is a table with lists of arguments."""
+        """Return whether *name* comes from a table in `instantiate` with lists of template arguments."""
         return any(not isinstance(written, str) for _place, written in self._entries(name))
 
     def _entries(self, name: str) -> Iterator[tuple[Location, str | Mapping[str, Any]]]:
@@ -145,7 +145,7 @@ class FailedCompile:
 
 
 def _asking(rule: SourceRule, name: str) -> Iterator[WrittenInstantiation]:
-    """Yield the entries of a table's `instantiate` that are equal to *name* except for spaces."""
+    """Yield the entries of `instantiate` in a [[source]] table that are equal to *name* except for spaces."""
     wanted = "".join(name.split())
     return (entry for each, entry in rule.instantiate.items() if "".join(each.split()) == wanted)
 

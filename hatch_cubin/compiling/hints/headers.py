@@ -85,7 +85,7 @@ _NAMES_OF_TOOLKIT = re.compile(
 
 
 def missing(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a header that the compiler did not find, and all other headers that it would not find.
+    """Report all missing headers: the one that stopped the compiler, and those that would stop it later.
 
     The compiler itself reports only the first missing header.
     """
@@ -149,7 +149,7 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
 
 
 def _about_path(name: str, includer: str) -> str:
-    """Return a hint for a missing header, if no header with a similar name exists."""
+    """Return a hint for a missing header that cannot be found and has no similar name."""
     if name.startswith("../"):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(includer), name))
         return f"this path leads to {path}{_OUTSIDE if path.startswith('../') else _INSIDE}"
@@ -157,13 +157,13 @@ def _about_path(name: str, includer: str) -> str:
 
 
 def _is_produced(name: str, failed: FailedCompile) -> bool:
-    """Return whether the source *name* comes from a producer (a Python function), not from a file."""
+    """Return whether *name* is a source that a producer (a Python function) returns, and not a file."""
     paths = [path for path in failed.sources if path.rpartition("/")[2] == name.rpartition("/")[2]]
     return any(not failed.tree.disk_path(path).is_file() for path in paths)
 
 
 def _about_name(name: str, includer: str, failed: FailedCompile) -> str | None:
-    """Return a hint for a missing header, if a header with a similar name exists."""
+    """Return a hint for a missing header whose name is similar to the name of another header."""
     inside = name.replace("\\", "/").rpartition("/include/")[2].lstrip("/")
     stem = inside.rpartition(".")[0] or inside
     for each in (inside, *(f"{stem}{suffix}" for suffix in (*HEADER_SUFFIXES, ""))):
@@ -188,7 +188,7 @@ def _from(includer: str, header: str, failed: FailedCompile) -> str:
 
 
 def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a wheel that does not fit the CUDA toolkit: headers of both declare a name differently."""
+    """Report a wheel whose headers contradict the headers of the CUDA toolkit: the versions do not fit."""
     for each in found:
         if not each.is_own and each.where is not None and _DECLARED_ANEW.search(each.text):
             wheel = each.where.path.removeprefix("<").partition("/")[0]
@@ -266,8 +266,8 @@ def _about_toolkit(name: str, failed: FailedCompile) -> str:
 
 def _is_here(name: str, failed: FailedCompile) -> bool:
     """Return whether the compiler has searched the CUDA headers that should contain the header *name*."""
-    # The folder with the headers of CUDA contains a folder crt/. NVRTC's own folder also contains a folder
-    # crt/, but only some headers of CUDA.
+    # A folder with all headers of CUDA contains a folder crt/. NVRTC's own folder contains a folder crt/ too,
+    # but it has only some of CUDA's headers.
     folder = name.partition("/")[0] if "/" in name else "crt"
     whole = "cuda/" if folder == "crt" else ""
     return any(

@@ -106,7 +106,7 @@ def about_header(name: str) -> str | None:
 
 
 def included_for_hosts(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report that a header is for host code, instead of the compiler's errors in this header."""
+    """If an included header is for host code, report only this, and not the errors in the header."""
     places = dict.fromkeys(each.where.path for each in found if each.where and not each.is_own)
     entries = {path: _entry(failed.include_chains.get(path, ())) for path in places}
     for name in entries.values():
@@ -151,8 +151,7 @@ def _is_marked(error: Diagnostic) -> bool:
 def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report variables without a specifier for the memory space, such as __device__.
 
-    A line that also has a different error is not reported, because the line may not declare a variable at
-    all.
+    A line with several different errors is not reported, because the line may not declare a variable at all.
     """
     like_it = [each for each in found if each.is_own and _VARIABLE.search(each.text)]
     wrong = {each.where for each in found if each not in like_it}
@@ -167,7 +166,7 @@ def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 
 
 def calls(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report calls that only host code can make."""
+    """Report calls of functions that only host code can call."""
     like_it = [each for each in found if _CALLS.search(each.text)]
     # With `device-as-default-execution-space`, a host function with a kernel launch is compiled as device
     # code.

@@ -53,9 +53,8 @@ def _once_for_each_product(
 ) -> dict[str, Diagnostic]:
     """Return the errors without repetitions: a table in `instantiate` may cause the same error many times.
 
-    An error is left out if it repeats another error about the same table, or results from that error.
-    *entries* maps each instantiation to its error with a hint. *first* maps each instantiation to the
-    compiler's own error.
+    An error is left out if it repeats, or results from, another error about the same table. *entries* maps
+    each instantiation to its error with a hint. *first* maps each instantiation to the compiler's own error.
     """
     kept: dict[str, Diagnostic] = {}
     told = set[tuple[Location | None, str | None]]()
@@ -160,7 +159,7 @@ def _about_unknown(entry: str, unknown: str, kernels: Sequence[Kernel], failed: 
 
 
 def about_missing(failed: FailedCompile) -> str | None:
-    """Return a hint if the compiled code lacks a kernel that `instantiate` lists."""
+    """Return a hint if a kernel that `instantiate` lists is missing from the compiled code."""
     names = {_name_of(entry).rpartition("::")[2] for entry in failed.module.instantiate}
     texts = {path: failed.text_of(path) for path in (failed.path, *failed.headers)}
     if (hint := about_extern_template(names, texts)) is not None:

@@ -29,7 +29,7 @@ _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 class TemplateParameter(NamedTuple):
-    """One parameter of a template. *type* is "" for a type parameter, or else the type of the value."""
+    """One parameter of a template. *type* is "" for a parameter such as `class T`, and `int` for `int N`."""
 
     type: str
     name: str
@@ -110,7 +110,7 @@ class _Scan:
         code = _QUOTED.sub(_blank, _DIRECTIVE.sub(_blank, without_comments(text)))
         self._path, self._code = path, code
         around: list[str] = []
-        head: str | None = None  # The parameters in the last `template <…>` before the declaration.
+        head: str | None = None  # The parameters in the last `template <…>` before the kernel.
         at = 0
         while match := _TOKEN.search(code, at):
             at = match.end()
@@ -162,7 +162,7 @@ def _end_of_body(code: str, at: int) -> int:
 
 
 def _end_of(code: str, at: int, opened: str) -> int:
-    """Return the position after the bracket that closes the bracket before *at*; the end if there is none."""
+    """Return the position after the bracket that closes the bracket before *at*, or the end of the text."""
     pending = [_CLOSES[opened]]
     for index in range(at, len(code)):
         char = code[index]

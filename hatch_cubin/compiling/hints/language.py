@@ -67,7 +67,7 @@ _REFERENCE = re.compile(r"(texture|surface) is not a template")
 
 
 def needs_of_source(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report only that a C++ standard, option or feature is missing, and none of the resulting errors."""
+    """Replace a source's errors by one error: a C++ standard, an option or a feature of CUDA is missing."""
     for each in found:
         if each.hint is None and (hint := _about(each, failed)) is not None:
             others = [other for other in found if each.is_own and not _follows(other, each)]
@@ -81,7 +81,7 @@ def _follows(other: Diagnostic, error: Diagnostic) -> bool:
 
 
 def _place_of_kernel(error: Diagnostic, failed: FailedCompile) -> Location | None:
-    """Return the line of the kernel that a message of ptxas names."""
+    """Return the source line of the kernel that is named in a message of ptxas."""
     match = _ENTRY.match(error.text)
     kernels = declared(
         {path: failed.text_of(path) for path in (failed.path, *failed.headers)} if match else {}

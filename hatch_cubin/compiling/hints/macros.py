@@ -29,7 +29,7 @@ _FARTHEST = 2
 
 
 def in_built_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a macro that replaces a name in NVRTC's built-in header, if there are errors in this header."""
+    """If NVRTC's built-in header has errors, report the macro that replaces a name in this header."""
     beside = [each for each in found if each.where is not None and each.where.path == _BUILT_IN]
     if not beside or not failed.module.macros:
         return None
@@ -42,7 +42,7 @@ def in_built_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Ex
 
 
 def used_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report only a macro that replaces a name in another package's header, not the resulting errors."""
+    """Replace the errors in another package's header by one error: a macro replaces a name in the header."""
     for each in found:
         if not each.is_own and _OF_SYNTAX.match(each.text):
             macros = _macros(failed)
@@ -55,7 +55,7 @@ def used_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explan
 
 
 def beside_error(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """If the compiler reports an error next to a macro in the project's code, report the macro's value."""
+    """If an error in the project's code is next to a macro, add a hint with the macro's value."""
     for each in found:
         missing = _UNDEFINED.match(each.text)
         if not each.is_own or each.hint is not None or not (missing or _OF_SYNTAX.match(each.text)):
@@ -71,7 +71,7 @@ def beside_error(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanat
 
 
 def about_warning(warning: Diagnostic, failed: FailedCompile) -> str | None:
-    """Return a hint with the value of a macro of pyproject.toml, if the compiler warns next to the macro."""
+    """Return a hint with a macro's value if the warning is next to a macro that pyproject.toml defines."""
     values = {name.partition("(")[0]: value for name, value in failed.module.macros}
     found = (
         _with_value(name, values[name], failed.place_of_macro(name), warning.text)
@@ -82,7 +82,7 @@ def about_warning(warning: Diagnostic, failed: FailedCompile) -> str | None:
 
 
 def _with_value(name: str, value: str, place: Location | None, text: str) -> str:
-    """Return a hint with the value of a macro, for an error or a warning with the text *text*."""
+    """Return a hint with the value of a macro; *text* is the error or warning that the hint is for."""
     fix = ""
     if value.startswith("=") or value.endswith(";"):
         fix = ": a macro's value needs neither '=' nor ';'"
@@ -111,7 +111,7 @@ def _macros(failed: FailedCompile) -> Mapping[str, tuple[str, Location]]:
 
 
 def _broken(error: Diagnostic, macros: Mapping[str, tuple[str, Location]]) -> Iterator[str]:
-    """Yield the macros in an error's line with quotes, an extra semicolon or an unpaired bracket."""
+    """Yield the macros in an error's line whose values have quotes, an extra semicolon or an open bracket."""
     for name in _NAME.findall("".join(error.context[:1])):
         value = macros[name][0] if name in macros else ""
         if (

@@ -14,7 +14,7 @@ _LINE = re.compile(r"(?:^|(?<=: ))(options|define|exclude|include-dirs|header-pa
 
 
 def merge_hints(problems: Sequence[Problem]) -> list[Problem]:
-    """Return the problems with merged hints: the line for a key contains the values of all hints."""
+    """Return the problems with merged hints: if several hints set a key, one line has the values of all."""
     merged: dict[str, Any] = {}
     for problem in problems:
         if match := _LINE.search(problem.hint or ""):
@@ -30,7 +30,7 @@ def merge_hints(problems: Sequence[Problem]) -> list[Problem]:
 
 
 def _both(one: Any, other: Any) -> Any:
-    """Merge two values: the result has all elements of two lists, or all keys of two tables."""
+    """Merge two lists or two tables: the result has the elements or keys of both."""
     if isinstance(one, dict) and isinstance(other, dict):
         return {**one, **{key: _both(one.get(key), value) for key, value in other.items()}}
     if isinstance(one, list) and isinstance(other, list):

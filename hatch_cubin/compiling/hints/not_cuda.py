@@ -60,7 +60,7 @@ _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
 def other_language(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report only that a source is in another language, such as HIP, and none of the compiler's errors."""
+    """If a source is in another language, such as HIP, report only this, and not the resulting errors."""
     for each in found:
         if each.is_own and (what := _what_it_is(each, failed)) is not None:
             if failed.sources.keys() != {failed.path}:
@@ -85,7 +85,7 @@ def _what_it_is(error: Diagnostic, failed: FailedCompile) -> str | None:
 
 
 def statements(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report only that a source consists of statements, such as a body of CuPy's ElementwiseKernel."""
+    """If a source has only statements, like a body of CuPy's ElementwiseKernel, report only this."""
     text = without_comments(failed.text_of(failed.path))
     if (
         not text.strip()
@@ -99,7 +99,7 @@ def statements(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
 
 
 def not_text(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report only that a file is in UTF-16, or is a Git LFS pointer, and none of the errors in the file."""
+    """If a file is in UTF-16, or is a Git LFS pointer, report only this, and not the resulting errors."""
     for each in found:
         path = each.where.path if each.where else ""
         text = failed.text_of(path)
@@ -112,7 +112,7 @@ def not_text(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation 
 
 
 def characters(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report only a non-ASCII character outside of quotes and comments, and none of the resulting errors."""
+    """If code contains a non-ASCII character, report only this character, and not the resulting errors."""
     for each in found:
         if each.where is None or not _NO_TOKEN.search(each.text):
             continue
@@ -160,7 +160,7 @@ def tile_code_error(where: Location, failed: FailedCompile) -> Diagnostic:
 
 
 def tile_code(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report only that the compiler ignores tile code, and none of the compiler's errors."""
+    """If the compiler ignores tile code, report only this, and not the resulting errors."""
     if failed.module.has_tile_code or not found:
         return None
     where = place_of_tile_code({path: failed.text_of(path) for path in (failed.path, *failed.headers)})

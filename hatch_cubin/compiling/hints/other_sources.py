@@ -44,7 +44,7 @@ def unresolved(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
 
 
 def about_extern(warning: Diagnostic, failed: FailedCompile) -> str | None:
-    """Return a hint for a compiler warning about an `extern` variable: how to share the variable."""
+    """Return a hint for a warning about an `extern` variable: how two sources can share the variable."""
     name = OF_ITS_OWN.match(warning.text)
     return _at_definition(name[1], failed) if name and not failed.module.part_of else None
 

@@ -156,7 +156,7 @@ _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
 
 
 def misspelled(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
-    """Report a misspelled name of CUDA C++, such as `__gloabl__`, and none of the resulting errors."""
+    """If a name of CUDA C++ is misspelled (`__gloabl__`), report only this, and not the resulting errors."""
     for each in found:
         words = _QUALIFIER.findall("".join(each.context[:1])) if each.is_own else []
         for word in filter(None, (_name_in(each) if each.is_own else "", *words)):
@@ -169,7 +169,7 @@ def misspelled(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanati
 
 
 def _nearest(word: str) -> str | None:
-    """Return the name of CUDA C++ that *word* misspells; None if *word* is not a misspelling."""
+    """Return the correct spelling if *word* is a misspelled or old name of CUDA C++; otherwise None."""
     import difflib  # lazy import: slow, and needed only for mistakes
 
     names = _NAMES_OF_CUDA.split()
@@ -181,7 +181,7 @@ def _nearest(word: str) -> str | None:
 
 
 def of_unknown_namespace(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
-    """Report a name of CCCL or CUTLASS whose header is not known, without the other errors of its line."""
+    """If the header for a name of CCCL or CUTLASS is not known, report this, not the resulting errors."""
     for each in found:
         hint = _OF_MANY_HEADERS.get(_name_in(each)) if _NO_NAMESPACE.search(each.text) else None
         if hint is not None and _header_of(each) is None:
@@ -241,9 +241,10 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 
 
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report undefined names that are probably macros, or types without their namespace.
+    """Report undefined names that are probably macros, or that are types without their namespace.
 
-    A name is probably a macro if it is in capital letters, or if the name of a produced source contains it.
+    A name is probably a macro if it is in capital letters, or if it is a key in the name of a produced
+    source.
     """
     values = dict(failed.module.source.variant)
     macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}
@@ -325,7 +326,7 @@ def _in(headers: Mapping[str, str], name: str) -> str | None:
 
 
 def _name_in(error: Diagnostic) -> str:
-    """Return the undefined name in an error's text, or else the name at the position of the error."""
+    """Return the undefined name that an error is about: from its text, or from the position of the error."""
     if match := _UNDEFINED.search(error.text):
         return match[1]
     if match := _NO_MEMBER.search(error.text):

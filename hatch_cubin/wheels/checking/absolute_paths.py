@@ -1,7 +1,7 @@
 """Find absolute paths in the files that hatch-cubin writes, because such paths reveal the build machine.
 
-A kernel may contain strings such as a path under /dev. Only paths of folders in which people and CI jobs
-usually build are reported.
+Only paths in folders where people and CI jobs usually build are reported, because a kernel may contain a
+harmless path, for example a path in /dev.
 """
 
 from __future__ import annotations

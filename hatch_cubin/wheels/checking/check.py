@@ -1,4 +1,4 @@
-"""Check a wheel before it is published: it is undamaged, runs on every promised GPU, and is not too large."""
+"""Check before publishing a wheel: it is undamaged, runs on every promised GPU, and is not too large."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NAME_FIELDS: tuple[Literal["kernel", "module"], ...] = ("kernel", "module")
 
 
 class SpillingKernel(TypedDict):
-    """A kernel that spills registers for an arch, with the number of instructions that spill."""
+    """A kernel whose code for an arch spills registers, with the number of instructions that spill."""
 
     module: str
     kernel: str
@@ -82,9 +82,9 @@ def check(
     """Check a wheel, folder or package.
 
     *capabilities* are the GPUs on which all kernels must run. By default, all kernels must run on the GPUs of
-    all archs in the wheel. *excepted*: globs for exceptions. The globs of `--except` select exceptions. A
-    kernel or module that matches a glob need not run on all GPUs. A module that matches a glob may be
-    compiled for a debugger. A file of GPU code that matches a glob may be outside the bundle.
+    all archs in the wheel. *excepted* are the globs of the option `--except`. A kernel or module that matches
+    a glob need not run on all GPUs. A module that matches a glob may be compiled for a debugger. A file of
+    GPU code that matches a glob may be outside the bundle.
     """
     problems = [
         *integrity_problems(opened),
@@ -200,8 +200,8 @@ def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
 def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     """Return a hint for kernels that cannot run on *gpus*.
 
-    *absent_from* are the archs for which the code of the source does not contain the kernels. If a GPU loads
-    code for such an arch, adding another arch would not help.
+    *absent_from* are the archs for which the source was compiled, but without these kernels. If a GPU loads
+    the code for such an arch, adding another arch to the project would not help.
     """
     shipped = [(arch, 0) for arch in absent_from]
     chosen = {gpu: loader.select(_number(gpu), None, shipped) for gpu in gpus}
@@ -215,7 +215,10 @@ def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
         )
     if new:
         archs = ", ".join(f'"sm_{_number(gpu)}"' for gpu in new)
-        ways.append(f"add {archs} to the archs of these kernels, if the kernels support {', '.join(new)}")
+        ways.append(
+            f"add {archs} to the archs of these kernels, if the kernels support {', '.join(new)}, and "
+            "unset HATCH_CUBIN_ARCHS"
+        )
     return (
         f"{', and '.join(ways)}; or set --gpu to the GPUs that the wheel is for, "
         "or --except to the kernels that need not run on all GPUs"

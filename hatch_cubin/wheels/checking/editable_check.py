@@ -21,8 +21,8 @@ from ...project.project import Project
 EDITABLE_FILE = "editable.json"
 
 _FIELDS = {"files", "folders", "needs", "rebuild", "root", "table"}
-# In a strict editable install, setuptools makes links to the files in _cubins in another folder. In such an
-# install, editable.json contains the absolute path of the project.
+# In a strict editable install, setuptools makes a folder with links to the files in _cubins, so editable.json
+# contains the absolute path of the project.
 _LINKED = setuptools_rebuild("strict")
 _BUILDS = {
     (*build.command, *build.needs): build
@@ -39,7 +39,7 @@ _BUILDS = {
 def check_editable_file(data: bytes, folder: str | None) -> dict[str, Any]:
     """Return the content of `editable.json`.
 
-    Raise ValueError if the file is damaged, or if its command is not one of the builds of hatch-cubin.
+    Raise ValueError if the file is damaged, or if it contains a command that no build of hatch-cubin writes.
     """
     with contextlib.suppress(*NOT_OURS):
         notes: dict[str, Any] = json.loads(data)

@@ -1,7 +1,7 @@
 """The digests of the loader's files for each version of hatch-cubin.
 
 This module lists the digests of released versions. The digests of the running version are computed from its
-files. A release adds its digests to the list, as CONTRIBUTING.md describes.
+files. Each release adds the digests of its own loader to the list, as CONTRIBUTING.md describes.
 """
 
 from __future__ import annotations

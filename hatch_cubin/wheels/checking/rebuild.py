@@ -1,9 +1,9 @@
 """Build a project again, with an empty cache, and compare the result with the bundle in a wheel.
 
 Equal cache keys prove that the wheel and the rebuild had the same inputs: sources, headers, options,
-compiler. If the keys are equal but the compiled code differs, the code in the wheel was not compiled from
-these inputs. If the keys differ, the compiled code may differ for a good reason. All other files of the
-bundle depend only on the compiled code and on the project's configuration.
+compiler. If the keys are equal but the compiled code differs, the code in the wheel was not compiled from the
+inputs of its key. If the keys differ, the compiled code may differ for a good reason. The files of the bundle
+that do not contain code depend only on the compiled code and on the project's configuration.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RebuildComparison:
 def rebuild(project: Project) -> Rebuilt:
     """Build a project with an empty cache, without remote caches and without other machines.
 
-    Producers run again.
+    The project's producers run again, too.
     """
     environ = {name: value for name, value in project.environ.items() if name not in _IGNORED_VARIABLES}
     with temporary_folders.make() as folder:

@@ -18,7 +18,7 @@ from ..reading.bundles import installed_path, member_location, metadata_file, re
 LocationOf = Callable[[str], Location]  # a function that returns the location of a file of the wheel
 
 
-_WITHOUT_DIGEST = ("", ".jws", ".p7s")  # RECORD contains no digests of itself and of its signatures.
+_WITHOUT_DIGEST = ("", ".jws", ".p7s")  # RECORD contains no digest for itself and for its signatures.
 _DATA = re.compile(r"[^/]+\.data/", re.IGNORECASE)
 _UNSAFE = re.compile(r"/|[A-Za-z]:|(?:.*/)?\.\.(?:/|$)|.*[\\\0]", re.DOTALL)
 

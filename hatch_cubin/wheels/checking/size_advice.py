@@ -31,8 +31,7 @@ from ..reading.coverage import (
 from ..reading.survey import arch_order, manifest_of
 
 _LARGEST = 5
-# The most bytes of a bundle that are packed to estimate the saving. Of a larger bundle, only a sample is
-# packed.
+# To estimate the saving of `pack = true`, at most this many bytes are packed: a larger bundle is sampled.
 _MAX_TRIED_BYTES = 16 << 20
 _MIN_SHARE = 0.01  # The smallest saving for which a change is suggested, as a share of the wheel's size.
 
@@ -65,7 +64,7 @@ def remedies(opened: OpenedWheel) -> list[Remedy]:
 
 
 def size_problem(opened: OpenedWheel, max_size: int) -> Problem | None:
-    """Return a problem if a wheel is larger than *max_size* bytes, or None."""
+    """Return a problem if a wheel is larger than *max_size* bytes, otherwise None."""
     total = os.path.getsize(opened.path)
     if total <= max_size:
         return None
@@ -103,16 +102,16 @@ def _bundle_remedies(bundle: Bundle, total: int) -> Iterator[Remedy]:
     yield from _leaving_out_an_arch(bundle, manifest)
     if manifest.wheel_variant is None:  # `split` cannot split a wheel variant again.
         yield from _splitting(bundle, manifest, total)
-    # Code that is the same in several modules is compressed away in packed bundles.
+    # In a packed bundle, compression already removes code that is the same in several modules.
     if manifest.blocks is None:
         yield from _packing(bundle, manifest)
         yield from _instantiating(bundle, manifest)
 
 
 def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
-    """Yield how many bytes smaller a wheel without code for one of the archs would be.
+    """For each arch, yield how many bytes smaller the wheel would be without the code for this arch.
 
-    Files that other archs also use do not count.
+    Files that are also used for other archs are not counted.
     """
     archs: dict[str, dict[_FilePosition, int]] = {}
     for module in manifest.modules:
@@ -126,7 +125,7 @@ def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]
 
 
 def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
-    """Yield how much smaller the largest wheel would be after `hatch-cubin split`."""
+    """Yield by how many bytes the largest wheel would become smaller with `hatch-cubin split`."""
     archs: dict[str, dict[_FilePosition, int]] = {}
     for entry in (entry for module in manifest.modules for entry in module.entries if not entry.is_ptx):
         taken = packed_size(bundle, manifest, entry) or 0
@@ -172,7 +171,7 @@ def _runnable(count: GpuCover | None) -> int:
 def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
     """Yield how many bytes `pack = true` would save.
 
-    For a large bundle, this is an estimate.
+    For a large bundle, the number of bytes is an estimate.
     """
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     files = {entry.sha256: entry.file for _module, entry in entries}
@@ -208,7 +207,7 @@ def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 def _saved_by_merging(bundle: Bundle, modules: Sequence[ManifestModule]) -> int:
     """Return how many bytes would be saved if *modules* became one module.
 
-    For large modules, this is an estimate.
+    For large modules, the number of bytes is an estimate.
     """
     archs: dict[str, dict[str, int]] = {}
     for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):

@@ -1,7 +1,4 @@
-"""Find GPU code that no manifest in a wheel lists.
-
-No other check reads such code.
-"""
+"""Find GPU code that no manifest in a wheel lists, and that no other check reads."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _CODE_NAMES = re.compile(r".*\.(?:cubin|fatbin)", re.IGNORECASE | re.DOTALL)
 
 
 def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterator[Problem]:
-    """Yield a problem for each file of GPU code outside the bundles, and for each misplaced bundle.
+    """Yield a problem for each file of GPU code outside the bundles, and for each bundle in a wrong folder.
 
     *excepted* are globs for the paths of files that may be outside the bundles.
     """

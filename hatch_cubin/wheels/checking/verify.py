@@ -36,7 +36,7 @@ _GENERATOR = "hatch-cubin"
 def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
     """Yield the problems of a bundle.
 
-    *in_wheel* is true if files for editable installs are forbidden.
+    *in_wheel* is true if the bundle is in a wheel, which must not contain files for editable installs.
     """
     try:
         manifest = manifest_of(bundle)
@@ -58,8 +58,8 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
             bundle.at(name),
         )
     for name, kind in bundle.not_files.items():
-        # The files of the bundles are left out here, because hatch-cubin already reports a pipe when it reads
-        # them.
+        # The files that every bundle has, and those with compiled code, are left out here: reading them
+        # reports the problem.
         if name not in {*FILES_OF_EVERY_BUNDLE, *entries} and (name in known or kind != "is a folder"):
             yield problem("not-a-regular-file", f"{kind}, but should be a file", bundle.at(name))
     yield from _index_problems(bundle, manifest)
@@ -276,7 +276,7 @@ def _parameter_places(data: bytes, entry: ManifestEntry) -> dict[str, list[tuple
     found: Mapping[str, Sequence[tuple[int, int]] | None]
     if entry.is_ptx:
         found = ptx_parameters(data.decode())
-    else:  # If the manifest lists no resources, the build could not read the attributes of the cubin.
+    else:  # The manifest lists no resources if the build could not read the attributes of the cubin.
         kernels = read_kernels(data) if entry.resources else {}
         found = {symbol: kernel.parameters for symbol, kernel in kernels.items()}
     named = {name: found.get(symbol) for name, symbol in entry.kernels.items()}

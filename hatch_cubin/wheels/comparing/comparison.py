@@ -21,7 +21,7 @@ class ComparedWheel(NamedTuple):
 
 
 def compared_wheel(path: str, bundles: Iterable[BundleFacts]) -> ComparedWheel:
-    """Return one side of a comparison for a wheel, a folder or a package."""
+    """Return a wheel, a folder or a package as one side of a comparison."""
     size = os.path.getsize(path) if os.path.isfile(path) else None
     return ComparedWheel(path, path, size, {package_at(facts["place"]): facts for facts in bundles})
 

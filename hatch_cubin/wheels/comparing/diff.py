@@ -18,7 +18,7 @@ _KernelName = tuple[str, str]  # The name of the module and the name of the kern
 
 
 class Sizes(TypedDict):
-    """Sizes in bytes before and after a change, or None if there was no such file."""
+    """The size of something in bytes before and after a change; a size is None if the thing did not exist."""
 
     before: int | None
     after: int | None
@@ -46,7 +46,7 @@ class SignatureChange(TypedDict):
 
 
 class ResourceChange(TypedDict):
-    """A resource, such as registers, of which a kernel uses more or less than before for an arch."""
+    """A resource, such as registers, of which a kernel's code for an arch uses more or less than before."""
 
     what: Resource
     module: str
@@ -150,10 +150,10 @@ def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff
 
 
 def _named_by_source(facts: BundleFacts | None) -> BundleFacts | None:
-    """Return facts about a bundle that name each recorded call of a library by the path of its source.
+    """Return facts about a bundle in which each recorded call is named by the path of its source.
 
-    The libraries are CuPy and cuda.core. The manifest names a call by a key, which changes with each edit of
-    the source.
+    A recorded call is a call of CuPy or cuda.core. The manifest names the call by a key, which changes with
+    each edit of the source.
     """
     if facts is None:
         return None
@@ -210,7 +210,10 @@ def _signature_changes(
 
 
 def _takes_other_arguments(was: KernelFacts, now: KernelFacts) -> bool:
-    """Return whether a kernel's arguments have changed. If a type is unknown, only sizes are compared."""
+    """Return whether a kernel's arguments have changed.
+
+    Parameters with an unknown type are compared only by size.
+    """
     if was["signature"] == was["name"] or now["signature"] == now["name"]:  # the parameters are unknown
         return False
     before, after = was["parameters"], now["parameters"]

@@ -1,4 +1,4 @@
-"""Write a short report about the differences between two wheels, with the most important first."""
+"""Write a short report about the differences between two wheels, beginning with the most important ones."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _moved_section(what: str, moved: Sequence[MovedKernel]) -> Iterator[ReportSe
 
 
 def _kernel_count(names: Sequence[str]) -> str:
-    """Return the number of kernels and the first names, or the name of a single kernel."""
+    """Return a text with the number of kernels and the first few names, or the name of a single kernel."""
     if len(names) == 1:
         return names[0]
     return (

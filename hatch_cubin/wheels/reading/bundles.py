@@ -102,7 +102,7 @@ def _matching_paths(word: str) -> list[str]:
 
 @contextlib.contextmanager
 def open_wheel(what: str, *, companions: bool = False) -> Iterator[OpenedWheel]:
-    """Open a wheel, a folder, or an installed package by its import name. The package is not imported.
+    """Open a wheel or folder, or find an installed package by its import name without importing the package.
 
     A companion wheel, which does not contain a bundle, may be opened only if *companions* is true.
     """
@@ -140,7 +140,8 @@ def may_be_package(place: str, package: str) -> bool:
 
     *place* is the path of the bundle in its wheel.
 
-    The parent folders of the package in *place* may be namespace packages, or ordinary folders.
+    The result may be true for several packages, because a parent folder in *place* may be a namespace package
+    or an ordinary folder.
     """
     return f".{package_at(place)}".endswith(f".{package}")
 
@@ -148,7 +149,8 @@ def may_be_package(place: str, package: str) -> bool:
 def bundles_of_package(opened: OpenedWheel, package: str) -> list[Bundle]:
     """Return the bundles of *package*.
 
-    If no bundle is certainly of this package, return the bundles that may be of a namespace package.
+    If no bundle certainly belongs to *package*, return the bundles that can belong to it (see
+    `may_be_package`).
     """
     exact = [bundle for bundle in opened.bundles if package_at(bundle.place) == package]
     return exact or [bundle for bundle in opened.bundles if may_be_package(bundle.place, package)]
@@ -308,7 +310,7 @@ def _bundles_in_folder(root: Path) -> Iterator[Bundle]:
 
 
 def _may_hold_bundles(folder: Path) -> bool:
-    """Return whether a folder can contain bundles, that is, is neither hidden nor a virtual environment."""
+    """Return whether a folder can contain bundles: hidden folders and virtual environments cannot."""
     name = folder.name
     known = name in (BUNDLE_FOLDER, "__pycache__", "node_modules") or name.startswith(".")
     return not known and not os.path.isfile(folder / "pyvenv.cfg")
@@ -378,7 +380,7 @@ def _not_found(name: str) -> Problem:
 
 
 def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
-    """Find a package without importing its parent packages, as `importlib.util.find_spec` would do."""
+    """Find a package, but unlike `importlib.util.find_spec`, without importing its parent packages."""
     for finder in sys.meta_path:
         if (spec := finder.find_spec(name, path)) is not None:
             return spec

@@ -1,6 +1,6 @@
 """Read the compiled files of a split wheel.
 
-A companion wheel contains the code of the main wheel for an arch.
+A companion wheel contains the main wheel's code for one arch.
 
 The companion of a wheel is a wheel in the same folder. The companion of an installed package is a package in
 the same site-packages folder.
@@ -79,12 +79,15 @@ class Companions:
                 self.read(package, COMPANION_FILE)
             except FileElsewhereError:
                 absent.append(known["project"])
-            except BundleError:  # If a companion is damaged, this is reported when its files are read.
+            except BundleError:  # A damaged companion is reported when its files are read.
                 continue
         return absent
 
     def _choose(self, package: str) -> _ReadFile | Problem | None:
-        """Return a function that reads a companion's files, or an error; None if the companion is missing."""
+        """Return a function that reads a companion's files; None if the companion is missing.
+
+        Return a problem if the only companion is damaged, or belongs to another wheel.
+        """
         damaged, of_others = list[Problem](), list[Problem]()
         for place in self._places(package):
             try:

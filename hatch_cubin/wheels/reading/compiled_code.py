@@ -71,7 +71,10 @@ def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entr
 
 
 def packed_size(bundle: Bundle, manifest: Manifest, entry: ManifestEntry) -> int | None:
-    """Return the compressed size of a module's code for an arch, which in a packed bundle is an estimate."""
+    """Return the compressed size of a module's code for an arch.
+
+    The size is an estimate if the bundle is packed.
+    """
     of_file = packed_size_of_file(bundle, manifest, entry.file)
     if of_file is None or manifest.blocks is None:
         return of_file
@@ -82,7 +85,7 @@ def packed_size(bundle: Bundle, manifest: Manifest, entry: ManifestEntry) -> int
 def packed_size_of_file(bundle: Bundle, manifest: Manifest, file: str) -> int | None:
     """Return the compressed size of a file in the wheel.
 
-    For a packed block that is installed, the size is read from the manifest.
+    If the wheel is installed, the size of a packed block is read from the manifest.
     """
     of_file = bundle.packed_sizes.get(file)
     block = (manifest.blocks or {}).get(file)

@@ -45,7 +45,7 @@ class ServedGpu(TypedDict):
 class KernelCover(TypedDict):
     """A kernel of a module, the archs that it is compiled for, and the code that each GPU loads.
 
-    *absent_from* are the archs for which the module has code, but without this kernel.
+    *absent_from* are the archs for which the module has code that does not contain this kernel.
     """
 
     module: str
@@ -68,7 +68,7 @@ class GpuCover(TypedDict):
 class AffectedKernels(TypedDict):
     """Kernels that cannot run, or have only PTX, on the same GPUs.
 
-    *absent_from* are the archs for which the modules of all these kernels have code, but without the kernels.
+    *absent_from* are the archs for which the module of each kernel has code that does not contain the kernel.
     """
 
     absent_from: list[str]

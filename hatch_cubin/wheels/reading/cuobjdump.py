@@ -34,7 +34,7 @@ def find_tool(name: str, environ: Mapping[str, str]) -> str | None:
 def fallback_reader(environ: Mapping[str, str]) -> Callable[[bytes], dict[str, dict[str, int]]] | None:
     """Return a function that reads cubins with cuobjdump, or None if cuobjdump is not installed.
 
-    The function is used for cubins that `cubin/elf.py` cannot read.
+    The returned function is used for cubins that `cubin/elf.py` cannot read.
     """
     program = find_cuobjdump(environ)
     return None if program is None else lambda data: read_usage(program, data)

@@ -89,7 +89,7 @@ class SharedFacts(TypedDict):
 
 
 class TotalFacts(TypedDict):
-    """The total numbers and sizes of a bundle.
+    """Totals for a bundle: the number of its modules, kernels and files, and their size.
 
     Code that several modules share is counted only once.
     """
@@ -374,21 +374,21 @@ def _parameter(offset: int, size: int, spelled: str | None = None) -> ParameterF
 
 
 def arch_order(arch: str) -> tuple[bool, int, str]:
-    """Return a sort key for archs: by number, and PTX after machine code. Any text is accepted."""
+    """Return a sort key for archs: by number, and PTX after machine code. The arch may be any text."""
     digits = "".join(char for char in arch if char in "0123456789")
     return arch.startswith("compute_"), int(digits[:9] or 0), arch
 
 
 def _group_by(
-    what: Literal["arch", "module"], units: Iterable[UnitFacts]
+    field: Literal["arch", "module"], units: Iterable[UnitFacts]
 ) -> Iterator[tuple[str, Collection[UnitFacts]]]:
     """Group compiled code by module or by arch, and yield each group.
 
-    A module or arch lists each file only once.
+    Code that several units of a group share is listed only once in the group.
     """
     own: dict[str, dict[_FilePosition, UnitFacts]] = {}
     for unit in units:
-        own.setdefault(unit[what], {})[_position(unit)] = unit
+        own.setdefault(unit[field], {})[_position(unit)] = unit
     yield from ((name, found.values()) for name, found in own.items())
 
 
@@ -403,7 +403,7 @@ def _position(unit: UnitFacts) -> _FilePosition:
 def _largest(units: Sequence[UnitFacts]) -> dict[str, int]:
     """Return the sizes of the largest compiled files.
 
-    The key is the file name, or the module and arch in a packed bundle.
+    Each key is a file name or, in a packed bundle, a module and an arch.
     """
     sizes: dict[str, int] = {}
     for place, unit in {_position(unit): unit for unit in reversed(units)}.items():

@@ -51,11 +51,11 @@ def unpacked_files(bundle: Bundle) -> dict[str, bytes]:
 
 
 def write_bundle(files: Mapping[str, bytes], folder: Path) -> None:
-    """Write a bundle into a new or empty folder, or replace the bundle in the folder."""
+    """Write a bundle into a new or empty folder, or into a folder whose bundle is then replaced."""
     try:
         there = os.listdir(folder)
     except OSError:
-        there = []  # Here the error is ignored. The error is reported when the files are written.
+        there = []  # Ignore this error, because writing the files reports it.
     if there and "manifest.json" not in there:
         what = "is not empty, and does not contain an unpacked bundle to replace"
         hint = "name a new folder with --into"

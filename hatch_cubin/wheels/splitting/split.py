@@ -123,9 +123,9 @@ def split(opened: OpenedWheel) -> SplitWheel:
 
 
 def manifest_of_part(
-    bundle: Bundle, said: Mapping[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
+    bundle: Bundle, fields: Mapping[str, Any], changed: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> bytes:
-    """Return a bundle's manifest with the additional fields *said*.
+    """Return a bundle's manifest with the additional *fields*.
 
     For each compiled file, *changed* receives the manifest's entry, and returns the entry to write.
     """
@@ -135,7 +135,7 @@ def manifest_of_part(
     except ValueError as exc:
         raise BundleError(problem("not-as-written", str(exc), bundle.at("manifest.json"))) from exc
     parts = split_manifest(data)
-    return parts.write({**parts.header, "format": SPLIT, **said}, lambda _module, entry: changed(entry))
+    return parts.write({**parts.header, "format": SPLIT, **fields}, lambda _module, entry: changed(entry))
 
 
 def _extra_name(arch: str) -> str:
@@ -207,7 +207,8 @@ def _read_metadata(opened: OpenedWheel, wheel: zipfile.ZipFile) -> MainWheel:
     if absent := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
         what = f"does not have {' and '.join(absent)}"
         raise BundleError(problem("metadata-unreadable", what, opened.at(place)))
-    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"  # On Windows, `long` is shorter.
+    # Code for Windows differs, because `long` is shorter there.
+    system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"
     return MainWheel(known["Name"], known["Version"], f"py3-none-{system}", place, text)
 
 

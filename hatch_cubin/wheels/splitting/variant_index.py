@@ -29,7 +29,7 @@ def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
     try:
         with file_access.open_plain(index, read_limits.INDEX) as file:
             labels = json.loads(file.read())["variants"].keys()
-    except FileNotFoundError:  # reported as a warning
+    except FileNotFoundError:  # `index_warnings` reports a missing file
         return
     except OSError as exc:
         yield problem("file-not-readable", f"cannot be read: {exc.strerror}", Location(str(index)))

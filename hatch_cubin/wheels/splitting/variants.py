@@ -121,7 +121,7 @@ def read_labels(data: bytes) -> list[str]:
 def files_with(manifest: Manifest, units: Collection[ModuleAndArch]) -> set[str]:
     """Return the names of the files with the compiled code of *units*.
 
-    A unit is a module for one arch.
+    A unit is the compiled code of a module for one arch.
     """
     return {
         entry.file
@@ -149,7 +149,7 @@ def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
 def _choices(module: ManifestModule) -> set[ShippedArchs]:
     """Return the sets of archs from which the loader chooses.
 
-    There is a set with all archs of the module, and a set with the archs of each kernel.
+    One set contains all archs of the module. For each kernel, a further set contains the archs of the kernel.
     """
     entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}

@@ -134,7 +134,7 @@ def test_ptx_gives_its_own_target_and_leaves_out_archs_that_it_cannot_serve() ->
             K,
             (True, "'all-major' (pyproject.toml:10) and '90' (pyproject.toml:10) include this arch"),
         ),
-        ("sm_89", K, (False, "no entry of archs includes this arch")),
+        ("sm_89", K, (False, "no entry of archs (pyproject.toml:10) includes this arch")),
         (
             "sm_37",
             K,
@@ -146,7 +146,7 @@ def test_ptx_gives_its_own_target_and_leaves_out_archs_that_it_cannot_serve() ->
             (False, "demo/copy.ptx: not built for sm_75, which cannot run PTX with .target sm_80"),
         ),
         ("sm_70", COPY, (False, "cannot be assembled for sm_70; because of: .target sm_80")),
-        ("sm_89", COPY, (False, "no entry of archs includes this arch")),
+        ("sm_89", COPY, (False, "no entry of archs (pyproject.toml:10) includes this arch")),
         (
             "compute_80",
             COPY,

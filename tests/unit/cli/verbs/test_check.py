@@ -19,6 +19,7 @@ KERNELS: dict[Kernel, bytes] = {
 }
 
 
+UNSET = "and unset HATCH_CUBIN_ARCHS"
 OR = (
     "or set --gpu to the GPUs that the wheel is for, or --except to the kernels that need not run on all GPUs"
 )
@@ -102,7 +103,7 @@ def test_a_kernel_that_a_promised_gpu_has_nothing_of(tmp_path: Path, command: Co
     assert answer.err == [
         f"hatch-cubin: error: {wheel}/demo/_cubins: 1 of 3 kernels cannot run on 8.0 [gpu-not-served]",
         "  b: built for sm_90",
-        f'  hint: add "sm_80" to the archs of these kernels, if the kernels support 8.0; {OR}',
+        f'  hint: add "sm_80" to the archs of these kernels, if the kernels support 8.0, {UNSET}; {OR}',
     ]
 
 
@@ -115,8 +116,8 @@ def test_a_kernel_that_its_source_defines_for_some_archs_only(tmp_path: Path, co
     answer = check(command, whole_wheel(tmp_path, files), "--gpu", "8.0,8.6,7.5", "--except", "a")
     hint = (
         "the source does not define these kernels for sm_80, perhaps because of an '#if': define the kernels "
-        'for sm_80 too, and add "sm_75" to the archs of these kernels, if the kernels support 7.5; '
-        f"{OR}"
+        'for sm_80 too, and add "sm_75" to the archs of these kernels, if the kernels support 7.5, '
+        f"and unset HATCH_CUBIN_ARCHS; {OR}"
     )
     assert answer.err[1:] == ["  n in m: built for sm_90; not in the code for sm_80", f"  hint: {hint}"]
 
@@ -357,8 +358,9 @@ PTX_ALONE = (
 NOTHING_FOR = (
     "3 of 3 kernels cannot run on 7.5"
     "%0A  a: built for sm_80, sm_90%0A  b: built for sm_90, compute_80%0A  c: built for sm_80, sm_90"
-    '%0A  hint: add "sm_75" to the archs of these kernels, if the kernels support 7.5; '
-    "or set --gpu to the GPUs that the wheel is for, or --except to the kernels that need not run on all GPUs"
+    '%0A  hint: add "sm_75" to the archs of these kernels, if the kernels support 7.5, and unset '
+    "HATCH_CUBIN_ARCHS; or set --gpu to the GPUs that the wheel is for, "
+    "or --except to the kernels that need not run on all GPUs"
 )
 
 

@@ -343,7 +343,7 @@ def test_programs_get_all_of_it(explain: Explain, baked: Path) -> None:
 
 def test_an_arch_is_asked_about(explain: Explain, baked: Path) -> None:
     assert explain("k", "--arch", "sm_89") == [
-        "sm_89 is not built for demo/k.cu: no entry of archs includes this arch",
+        "sm_89 is not built for demo/k.cu: no entry of archs (pyproject.toml:10) includes this arch",
         *ARCHS,
     ]
     assert explain("k", "--arch", "sm_80") == [
@@ -369,6 +369,8 @@ def test_the_variable_stands_for_the_tables_archs(
 ) -> None:
     monkeypatch.setenv("HATCH_CUBIN_ARCHS", "sm_100")
     assert explain("k")[2:] == ["archs  'sm_100' (HATCH_CUBIN_ARCHS)"]
+    why = "no entry of archs (HATCH_CUBIN_ARCHS) includes this arch"
+    assert explain("k", "--gpu", "9.0")[0] == f"k on 9.0: nothing; {why}"
 
 
 @pytest.mark.parametrize(
@@ -380,7 +382,10 @@ def test_the_variable_stands_for_the_tables_archs(
             ["k", "--gpu", "90", "--driver", "12.9"],
             "k on 9.0 with driver 12.9: nothing; the GPU would load sm_90 with a newer driver: 13.0",
         ),
-        (["k", "--gpu", "12.0"], "k on 12.0: nothing; no entry of archs includes this arch"),
+        (
+            ["k", "--gpu", "12.0"],
+            "k on 12.0: nothing; no entry of archs (pyproject.toml:10) includes this arch",
+        ),
         (
             ["red", "--gpu", "9.0"],
             "red[BLOCK=64], red[BLOCK=128] on 9.0: sm_90 (exact); needs driver 13.0",
@@ -404,7 +409,10 @@ def test_a_kernel_that_the_source_defines_for_some_archs(explain: Explain, root:
         why = "the code for sm_80 does not contain the kernel red"
         assert explain("red", "--gpu", gpu)[0] == f"k on {gpu}: nothing; {why}"
     assert explain("red", "--gpu", "9.0")[0] == "k on 9.0: sm_90 (exact); needs driver 13.0"
-    assert explain("red", "--gpu", "7.5")[0] == "k on 7.5: nothing; no entry of archs includes this arch"
+    assert (
+        explain("red", "--gpu", "7.5")[0]
+        == "k on 7.5: nothing; no entry of archs (pyproject.toml:10) includes this arch"
+    )
     absent = "the code for sm_80 does not contain red"
     assert explain("demo/k.cu", "--gpu", "8.0")[0] == f"k on 8.0: sm_80 (exact); needs driver 13.0; {absent}"
 
