@@ -22,7 +22,13 @@ from ..cache.records import RecalledResult, describe
 from ..common import user_folders
 from ..common.environment import REMOTE_WRITE
 from ..compiling.obtain import complete, look_up
-from ..compiling.plan_warnings import NEARER, archs_by_default, outside_headers, unread_macros
+from ..compiling.plan_warnings import (
+    NEARER,
+    archs_by_default,
+    outside_headers,
+    replaced_settings,
+    unread_macros,
+)
 from ..compiling.results import Results, require
 from ..errors import HatchCubinError, Location, Problem, SourceError, problem
 from ..keys.jobs import (
@@ -183,8 +189,9 @@ def choose_plan(
     if not plan.refused:  # these warnings are correct only for the whole project
         for warning in outside_headers(project, plan.jobs):
             project.warn(warning.with_code())
-        for notice in (*archs_by_default(project, plan.jobs), *unread_macros(project, plan.jobs)):
-            project.inform(notice.with_code())
+        for check in (archs_by_default, replaced_settings, unread_macros):
+            for notice in check(project, plan.jobs):
+                project.inform(notice.with_code())
     return plan
 
 
@@ -418,6 +425,7 @@ class LockCheck(NamedTuple):
 
     changes: Sequence[str]
     unchecked: Sequence[str] = ()
+    unstable: Sequence[str] = ()  # the generated texts that differ between two runs of their producers
 
 
 def check_lock(project: Project, found: Lock) -> LockCheck:
@@ -431,11 +439,22 @@ def check_lock(project: Project, found: Lock) -> LockCheck:
         return LockCheck(changes, unchecked)
     sources = with_producers(project, sources)
     plan = make_plan(project, sources)
-    texts = lock_comparison.other_texts(found, plan.jobs)
-    if changes := texts or lock_comparison.differences_of_jobs(found, plan.jobs, plan.toolkit):
+    if texts := lock_comparison.other_texts(found, plan.jobs):
+        return LockCheck(texts, unstable=[*_unstable_texts(project, sources)])
+    if changes := lock_comparison.differences_of_jobs(found, plan.jobs, plan.toolkit):
         return LockCheck(changes)
     now = _described(project, plan, sources, lock_comparison.locked_digests(found, plan.jobs))
     return LockCheck(lock_comparison.differences(found, now))
+
+
+def _unstable_texts(project: Project, sources: ProjectSources) -> Iterator[str]:
+    """Run the producers again, and yield a sentence for each text that differs between the two runs."""
+    again = {source.path: source.text for source in with_producers(project, read_sources(project))}
+    for source in sources:
+        lines = itertools.zip_longest(source.text.split("\n"), again.get(source.path, "").split("\n"))
+        differing = ((number, *pair) for number, pair in enumerate(lines, 1) if len({*pair}) > 1)
+        for number, first, second in itertools.islice(differing, 1):
+            yield f"{source.path}:{number}: two runs returned {first!r:.80} and {second!r:.80}"
 
 
 def _producers_without_requirements(project: Project) -> Iterator[str]:

@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
-from ..config.config import Macros
+from ..config.config import Config, Macros, SourceRule
 from ..config.toml_lines import setting
 from ..errors import Location, Problem, SourceError, problem
 from ..headers.includes import Closure
 from ..headers.resolve import OWN
 from ..keys.jobs import Job, lies_outside
-from ..planning.unit_plan import Module, rules_of_source
+from ..planning.unit_plan import Module, call_of, rule_matcher, rules_of_source
 from ..project import disk
 from ..project.directives import CONDITION
 from ..project.project import Project
@@ -23,6 +24,8 @@ NEARER = (
     "copy the header into the project, or add its folder to 'source-roots' and to 'include-dirs', and "
     "include it without '..'"
 )
+_Table: TypeAlias = "tuple[str | int, ...]"  # the keys that lead to a table
+_Key: TypeAlias = "tuple[str, ...]"
 # names of macros that NVRTC's built-in header may use
 _NOT_OURS = re.compile(r"_|CUDA|CUDART|NV_|NVRTC|NDEBUG$")
 
@@ -102,6 +105,52 @@ def archs_by_default(project: Project, jobs: Iterable[Job]) -> list[Problem]:
             )
             return [problem("archs-by-default", what, where, hint)]
     return []
+
+
+def replaced_settings(project: Project, jobs: Iterable[Job]) -> list[Problem]:
+    """Return a problem for each setting that other [[source]] tables replace for all sources of its table.
+
+    The settings are `archs`, macros and options. A setting that another table repeats is not reported.
+    """
+    config = project.config
+    tables: dict[_Table, dict[_Key, object]] = {(): {} if config.module else _settings(config)}
+    tables |= {("source", index): _settings(rule) for index, rule in enumerate(config.source)}
+    if "archs" in config.replaced:
+        tables[()].pop(("archs",), None)
+    winners: dict[tuple[_Table, _Key], _Table | None] = {}
+    matching = rule_matcher(config)
+    for source in {job.unit.module.source: None for job in jobs if job.unit.module.link is None}:
+        indexes = matching(source.path_for_globs)
+        chain: list[_Table] = [(), *(("source", index) for index in indexes)]
+        last = {key: table for table in chain for key in tables[table]}
+        is_known = source.own_rule is None and call_of(config.source[index] for index in indexes) is None
+        for table in chain:
+            for key, value in tables[table].items():
+                is_used = not is_known or tables[last[key]][key] == value
+                if is_used:
+                    winners[table, key] = None
+                else:
+                    winners.setdefault((table, key), last[key])
+    return [
+        problem(
+            "setting-without-effect",
+            f"{'.'.join(key)} has no effect: {config.place.of(*winner, *key)} replaces it for each source",
+            config.place.of(*table, *key),
+            "remove one of the two lines: if several source tables match a source, the last table counts",
+        )
+        for (table, key), winner in winners.items()
+        if winner is not None and config.place.has(*table, key[0])
+    ]
+
+
+def _settings(rule: Config | SourceRule) -> dict[_Key, object]:
+    """Return the archs, the macros and the options that a table sets."""
+    return {
+        **({("archs",): rule.archs} if rule.archs else {}),
+        **{("define", name): None for name in (rule.undefined if isinstance(rule, SourceRule) else ())},
+        **{("define", name): text for name, text in rule.define},
+        **{("options", name): value for name, value in rule.options.items()},
+    }
 
 
 @dataclass(frozen=True, slots=True)

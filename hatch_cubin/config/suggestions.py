@@ -6,7 +6,7 @@ import contextlib
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..common import gpu_names
@@ -147,8 +147,30 @@ def _seconds(text: str) -> str | None:
 
 
 def macro(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
-    """Return a hint for a macro that cannot be defined: the likely correct line, as for `option`."""
-    return _suggested_line("define", key, _correctable(values, _correct_macro), below=below)
+    """Return a hint for a macro that cannot be defined: the likely correct line, as for `option`.
+
+    If the value contains several macros, as in `4 -DM=3`, the suggested line contains each of them.
+    """
+    separate = {name: dict(_separate_macros(name, value)) for name, value in values.items()}
+    correct = _correctable(
+        {name: each for found in separate.values() for name, each in found.items()}, _correct_macro
+    )
+    if below and len(separate[key]) > 1 and correct.keys() >= separate[key].keys():
+        lines = [toml_lines.setting(name, value) for name, value in separate[key].items()]
+        return f"write one line for each macro: {' and '.join(lines)}"
+    wrong = next((name for name in separate[key] if name not in correct), None)
+    return _suggested_line("define", wrong or next(iter(separate[key])), correct, below=below)
+
+
+def _separate_macros(name: str, value: object) -> Iterator[tuple[str, object]]:
+    """Yield the macro *name*, and each macro that an option -D in its value defines, with their values."""
+    if not isinstance(value, str):
+        yield name, value
+        return
+    first, *others = value_checks.OTHER_MACRO.split(value)
+    if first or not others:
+        yield name, first
+    yield from zip(others[::2], others[1::2], strict=True)
 
 
 def _suggested_line(
@@ -319,7 +341,8 @@ def _define(value: object) -> dict[str, Any] | None:
         return None
     if all(isinstance(item, dict) for item in items):
         return {name: item for table in items for name, item in table.items()}
-    matches = [_MACRO.fullmatch(str(item)) for item in items]
+    separate = [each for item in items for each in re.split(r"\s+(?=-D)", str(item))]
+    matches = [_MACRO.fullmatch(each) for each in separate]
     return {match[1]: _typed(match[2]) for match in matches if match} if all(matches) else None
 
 

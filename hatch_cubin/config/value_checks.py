@@ -43,6 +43,9 @@ CUDA: Mapping[int, Mapping[int, int]] = {
 # the start of a variable of a shell or a build system, such as `$HOME`
 _VARIABLE = re.compile(r"\$\{?\w|%\w+%")
 # Matches a template argument in braces. C++ does not allow braces there.
+# The option that defines another macro, inside the value of a macro. Code of C++ cannot contain this text,
+# because nothing can be assigned to the value of `-D`.
+OTHER_MACRO = re.compile(r"(?:^|\s+)-D\s*([A-Za-z_]\w*)=(?!=)", re.ASCII)
 _BRACED_ARGUMENT = re.compile(r"(?<=[<,])(\s*)\{\s*([\w\s,.]*?)\s*\}")
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
@@ -473,6 +476,8 @@ def macro_text(value: object) -> str | None:
         return repr(value)
     if not isinstance(value, str) or not all(char.isprintable() or char == "\t" for char in value):
         raise ValueError(f"must be a boolean, a number or a one-line string, not {value!r}")
+    if OTHER_MACRO.search(value):
+        raise ValueError(f"must be the value of one macro, but contains the option -D: {value!r}")
     return value
 
 

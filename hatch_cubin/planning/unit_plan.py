@@ -221,7 +221,7 @@ def plan_modules(
     ]
     every = (*sources, *others)
     paths = [source.path_for_globs for source in every]
-    matching = _matching([rule.path for rule in config.source])
+    matching = rule_matcher(config)
     rules_of = {source.path: matching(source.path_for_globs) for source in every}
     matched = {index for indexes in rules_of.values() for index in indexes}
     problems = [
@@ -367,12 +367,17 @@ def locations_in_table(
         yield name, option_location(place, table, name)[1]
 
 
+def rule_matcher(config: Config) -> Callable[[str], list[int]]:
+    """Return a function that returns the numbers of the [[source]] tables that match a source's path."""
+    return _matching([rule.path for rule in config.source])
+
+
 def rules_of_source(
     config: Config, source: Source, matching: Iterable[int] | None = None
 ) -> list[SourceRule]:
     """Return the settings for a source: from the *matching* [[source]] tables, and then from a producer."""
     if matching is None:
-        matching = _matching([rule.path for rule in config.source])(source.path_for_globs)
+        matching = rule_matcher(config)(source.path_for_globs)
     rules = [config.source[index] for index in matching]
     return rules if source.own_rule is None else [*rules, source.own_rule]
 

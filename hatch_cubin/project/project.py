@@ -495,7 +495,7 @@ def _may_have_kernel(project: Project, path: str) -> bool:
 
 def _folder_meant(project: Project, path: str) -> str | None:
     """Return a hint for a path that is not a folder: a file's folder, or a folder with a similar name."""
-    if os.path.isfile(project.tree.disk_path(path)):  # False for a path that cannot be read
+    if os.path.isfile(project.tree.disk_path(path)):  # `isfile` returns False if the path cannot be read
         return f'the path is a file: write the name of its folder, "{PurePosixPath(path).parent}"'
     folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}
     return guess(path, sorted(folders)) or _NO_FOLDER

@@ -25,7 +25,7 @@ BUNDLE_FOLDER = "_cubins"
 _SKIPPED_FOLDERS = frozenset({BUNDLE_FOLDER, "__pycache__", "node_modules"})
 _GLOB_PIECE = re.compile(r"(?:\*\*/)+|\*\*+|\*|\?|\[(?:[!^].|[^!^])[^\]]*\]|.", re.DOTALL)
 LFS_HINT = "the file is only a pointer of Git LFS: 'git lfs pull' downloads its content"
-SUFFIXES = (".cu", ".ptx", ".tileir")  # of sources
+SUFFIXES = (".cu", ".ptx", ".tileir")  # the suffixes of sources
 TILE_IR_MAGIC = b"\x7fTileIR\0"
 _WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 
@@ -41,7 +41,7 @@ class Production:
     rule: SourceRule
     variant: Macros = ()  # a part of the module's name; no macros are defined for it
     arch: str = ""  # the only arch that this source is for; empty for a source of all archs
-    settings: Mapping[str, Any]  # as the Python function returned them
+    settings: Mapping[str, Any]  # the settings as the Python function returned them
 
     @property
     def leave_out(self) -> str:

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from ...project.project import Project
 
 
+_MAKE_STABLE = (
+    "change the producer, so that each run returns the same text: until then, each new lock is stale"
+)
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb to its parser."""
     project_arguments(parser)
@@ -71,11 +76,12 @@ def _check(project: Project) -> Answer:
     if found is None:
         what = f"there is no {lock_format.NAME}"
         raise CheckError(problem("lock-missing", what, hint=f"'hatch-cubin lock' writes {lock_format.NAME}"))
-    changes, unchecked = pipeline.check_lock(project, found)
+    changes, unchecked, unstable = pipeline.check_lock(project, found)
     facts = _facts(found, changes, unchecked)
     if changes:
         where = Location(lock_format.NAME)
-        stale = problem("lock-stale", "is stale", where, lock_format.HINT, tuple(changes))
+        hint = _MAKE_STABLE if unstable else lock_format.HINT
+        stale = problem("lock-stale", "is stale", where, hint, (*changes, *unstable))
         return Answer(facts, problems=[stale])
     verdict = "is up to date, except for parts that were not compared" if unchecked else "is up to date"
     return Answer(facts, [f"{lock_format.NAME} {verdict}", *unchecked])

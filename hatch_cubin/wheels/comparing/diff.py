@@ -18,7 +18,7 @@ _KernelName = tuple[str, str]  # The name of the module and the name of the kern
 
 
 class Sizes(TypedDict):
-    """The size of something in bytes before and after a change; a size is None if the thing did not exist."""
+    """The bytes of a bundle, or of its code for an arch, before and after a change; None if it was absent."""
 
     before: int | None
     after: int | None

@@ -69,6 +69,71 @@ def test_default_archs_beside_archs_of_a_source_table_are_told(
     assert plan_warnings.archs_by_default(project, pipeline.make_plan(project).jobs) == expected
 
 
+def rule(path: str, *lines: str) -> str:
+    return "\n".join(("[[tool.hatch.build.hooks.cubin.source]]", f"path = '{path}'", *lines, ""))
+
+
+REPLACED = "setting-without-effect"
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (
+            ARCH + rule("**/*.cu", "archs = ['sm_80']"),
+            [Coded(REPLACED, "pyproject.toml:10", "archs ", "pyproject.toml:13 ")],
+        ),
+        (
+            rule("**/k.cu", "define = { N = 1 }", "options = { std = 'c++17' }")
+            + rule("**/*.cu", "define = { N = 2 }", "options = { std = 'c++20' }"),
+            [
+                Coded(REPLACED, "pyproject.toml:12", "define.N ", "pyproject.toml:16 "),
+                Coded(REPLACED, "pyproject.toml:13", "options.std ", "pyproject.toml:17 "),
+            ],
+        ),
+        (
+            rule("**/k.cu", "define = { N = 1 }") + rule("**/*.cu", "define = { N = false }"),
+            [Coded(REPLACED, "pyproject.toml:12", "define.N ", "pyproject.toml:15 ")],
+        ),
+    ],
+)
+def test_a_setting_that_other_tables_replace_for_each_source_is_told(
+    tmp_path: Path, table: str, expected: list[Coded]
+) -> None:
+    project = make_project(tmp_path, {"k.cu": SAXPY, "j.cu": BLOCK}, table)
+    assert plan_warnings.replaced_settings(project, pipeline.make_plan(project).jobs) == expected
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param(ARCH + rule("**/k.cu", "archs = ['sm_80']"), id="for some sources"),
+        pytest.param(
+            rule("**/*.cu", "define = { N = 1 }") + rule("**/k.cu", "define = { N = 2 }"), id="for one source"
+        ),
+        pytest.param(ARCH + rule("**/*.cu", ARCH), id="repeated"),
+        pytest.param(rule("**/*.cu", "archs = ['sm_80']"), id="the default"),
+        pytest.param(
+            "define = { N = 1 }\n" + rule("**/*.cu", "define = { N = 2 }") + MODULE, id="linked too"
+        ),
+    ],
+)
+def test_a_setting_that_some_source_has_is_not_told(tmp_path: Path, table: str) -> None:
+    project = make_project(tmp_path, {"k.cu": SAXPY, "j.cu": BLOCK}, table)
+    assert plan_warnings.replaced_settings(project, pipeline.make_plan(project).jobs) == []
+
+
+@pytest.mark.nvrtc
+def test_archs_of_the_variable_are_not_told_as_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_ARCHS", "sm_90")
+    project = make_project(tmp_path, {"k.cu": SAXPY}, ARCH + rule("**/*.cu", "archs = ['sm_80']"))
+    assert plan_warnings.replaced_settings(project, pipeline.make_plan(project).jobs) == []
+
+
 @pytest.mark.nvrtc
 def test_a_macro_like_no_other_is_told_too(tmp_path: Path) -> None:
     assert unread(tmp_path, "define = { FOO = 1 }", {"k.cu": SAXPY}) == {"FOO": "remove the macro, or use it"}

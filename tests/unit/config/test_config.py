@@ -714,6 +714,45 @@ def test_what_is_no_header_package_is_shown_as_it_may_be_meant(entry: str, hint:
     assert problem.hint == hint
 
 
+def test_a_key_of_the_table_whose_header_is_not_written_is_sent_below_a_new_one() -> None:
+    header = "[[tool.hatch-cubin.source]]"
+    place = TableLocation("pyproject.toml", f"{header}\npath = 'a.cu'\njobs = 4", ("tool", "hatch-cubin"))
+    with pytest.raises(ConfigError) as caught:
+        parse_config({"source": [{"path": "a.cu", "jobs": 4}]}, place, {})
+    (problem,) = caught.value.problems
+    own = "[tool.hatch-cubin]"
+    assert problem.hint == f"it is an option of {own}: move it out of {header}, below a new header {own}"
+
+
+@pytest.mark.parametrize(
+    ("line", "macros"),
+    [
+        ("define = { N = '4 -DM=3' }", (("N", "4"), ("M", "3"))),
+        ("define = { N = '4 -D M=3 -DL=a', K = 2 }", (("N", "4"), ("M", "3"), ("L", "a"), ("K", "2"))),
+        ("define = { N = '-DN=4' }", (("N", "4"),)),
+        ("define = { N = '-DM=4' }", (("M", "4"),)),
+        ("define = ['-DN=4 -DM -DL=a']", (("N", "4"), ("M", "1"), ("L", "a"))),
+        ("define = '-DN=4 -DM=3'", (("N", "4"), ("M", "3"))),
+    ],
+)
+def test_several_macros_in_one_value_are_shown_apart(line: str, macros: tuple[tuple[str, str], ...]) -> None:
+    (problem,) = problems(line)
+    assert problem.hint is not None
+    assert read_config(problem.hint).define == macros
+    (problem,) = problems(f"{SOURCE}\npath = 'a.cu'\n{line}")
+    assert read_config(f"{SOURCE}\npath = 'a.cu'\n{problem.hint}").source[0].define == macros
+
+
+@pytest.mark.parametrize("value", ["4 -D", "a -DM", "a -DM==3", "x-DM=3"])
+def test_a_value_with_a_minus_sign_is_one_macro(value: str) -> None:
+    assert read_config(f"define = {{ N = '{value}' }}").define == (("N", value),)
+
+
+def test_a_second_macro_that_cannot_be_defined_has_no_line() -> None:
+    (problem,) = problems("define = { N = '4 -DT=3' }")
+    assert problem.hint is None
+
+
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
@@ -736,7 +775,14 @@ def test_what_is_no_header_package_is_shown_as_it_may_be_meant(entry: str, hint:
         ("gpu = 'H100'", "did you mean 'archs'?"),
         ("instantiate = ['f<int>']", f"it is an option of {SOURCE}"),
         ("variants = { N = [1] }", f"it is an option of {SOURCE}"),
-        (f"{SOURCE}\npath = 'a.cu'\njobs = 4", "it is an option of [tool.hatch.build.hooks.cubin]"),
+        (
+            f"{SOURCE}\npath = 'a.cu'\njobs = 4",
+            f"it is an option of {HOOK}: move it from {SOURCE} to the lines below {HOOK} (pyproject.toml:9)",
+        ),
+        (
+            f"{MODULE}\nname = 'm'\nmode = 'rdc'\nsources = ['a.cu']\ncache-size = '2 GB'",
+            f"it is an option of {HOOK}: move it from {MODULE} to the lines below {HOOK} (pyproject.toml:9)",
+        ),
         *(
             (f"{key} = true", "it is an option of the compiler: write it in 'options'")
             for key in ("lineinfo", "use-fast-math")

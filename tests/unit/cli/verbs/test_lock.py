@@ -113,6 +113,29 @@ def test_an_unsure_source_is_named(root: Path, capsys: pytest.CaptureFixture[str
     assert Said(capsys, root, "lock", "--check").code == 0
 
 
+@pytest.mark.parametrize("is_stable", [True, False])
+def test_a_producer_that_returns_another_text_in_each_run_is_told(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_stable: bool
+) -> None:
+    stamp = tmp_path.parent / f"{tmp_path.name}-stamp"
+    stamp.write_text("a")
+    grow = "" if is_stable else f"        open({str(stamp)!r}, 'a').write('b')\n"
+    script = f"""\
+def sources():
+    with open({str(stamp)!r}) as file:
+        text = file.read()
+{grow}\
+    return {{"one.cu": {KERNEL.format(name="one", value=1)!r} + "// " + text}}
+"""
+    table = pyproject(f'archs = ["sm_90"]\n{producer_table()}')
+    write_tree(root, {"pyproject.toml": table, "demo/gen.py": script})
+    Said(capsys, root, "lock")
+    stamp.write_text("abc" if is_stable else stamp.read_text())
+    stale = Said(capsys, root, "lock", "--check")
+    unstable = [line for line in stale.err if line.startswith("  demo/one.cu:2: ")]
+    assert (stale.code, len(unstable), ANEW in stale.err) == (1, int(not is_stable), is_stable)
+
+
 @pytest.mark.parametrize("verb", ["plan", "bake"])
 def test_a_stale_lock_can_be_refused(root: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
     Said(capsys, root, "lock")
