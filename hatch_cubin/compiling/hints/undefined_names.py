@@ -208,8 +208,8 @@ def _without_namespace(error: Diagnostic) -> tuple[str | None, str]:
     name = _name_in(error)
     code, at = _pointed_at(error)
     if _NO_NAMESPACE.search(error.text) and name in _ALIASES and not code[:at].endswith("::"):
-        namespace = _ALIASES[name]
-        return namespace, f"write namespace {name} = {namespace}; before this line, outside of functions"
+        declared = f"namespace {name} = {_ALIASES[name]};"
+        return _ALIASES[name], f"write {declared} before this line, outside of functions"
     member = _NO_MEMBER.search(error.text)
     if member and member[1] == "std" and _in(_OF_CUDA_STD_ALONE, name):
         return "cuda::std", f"write cuda::std::{name}"
