@@ -1,4 +1,4 @@
-"""The build backend `hatch_cubin.backend`: it builds the kernels, and lets another backend do all other work.
+"""The build backend `hatch_cubin.backend`: it builds the kernels, and calls another backend for the rest.
 
 The key `backend` in pyproject.toml names the other backend. `hatch_cubin.backend` has exactly the build hooks
 of the other backend. This module must not be renamed, because projects and their editable installs contain

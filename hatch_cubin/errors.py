@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 PREFIX = "hatch-cubin: "
-_ANNOTATED = 20  # a GitHub annotation shows at most this many lines of details
-_MANY = 3  # this many problems with one cause are printed as one message
-_SHOWN = 10  # a message about many problems shows at most this many locations
+_ANNOTATED = 20  # the largest number of lines of details in a GitHub annotation
+_MANY = 3  # problems with the same cause are printed as one message if there are at least this many
+_SHOWN = 10  # the largest number of locations in a message about many problems
 _INTERRUPTED = 130  # the usual exit code after an interrupt: 128 plus the signal's number
 _UNEXPECTED = "this error is unexpected, probably a bug in hatch-cubin: please report it with the lines above"
-# A file's name may contain a line end. An escaped line end cannot begin a new line, which a CI service could
-# read as a command.
+# A file's name may contain a line end. The line end is escaped, because a CI service could read the rest of
+# the name as a command.
 _LINE_ENDS = {ord("\n"): "\\n"}
 
 
@@ -52,7 +52,7 @@ class Problem(NamedTuple):
         return one_message("\n  ".join((head, *self.details, *hint)))
 
     def with_code(self) -> str:
-        """Return the message with the problem's code after its first line: users can search for the code."""
+        """Return the message with the problem's code after the first line: users can search for the code."""
         return str(self._replace(what=f"{self.what} [{self.code}]") if self.code else self)
 
     def facts(self) -> dict[str, str | int | list[str] | None]:
@@ -75,7 +75,7 @@ def problem(
     hint: str | None = None,
     details: tuple[str, ...] = (),
 ) -> Problem:
-    """Return a problem with the code under which docs/reference/errors.md lists it.
+    """Return a problem; docs/reference/errors.md lists the problem under *code*.
 
     A code names one kind of problem. The code stays the same if the text of the message (*what*) is reworded.
     """
@@ -152,11 +152,11 @@ def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) 
 def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
     """Yield groups of problems.
 
-    Three or more problems with the same cause become a group; all others stay alone.
+    Three or more problems with the same cause become a group. Any other problem is alone in its group.
     """
 
     def cause(problem: Problem) -> tuple[str | None, ...]:
-        # the hint is a line for pyproject.toml
+        # is the hint a line for pyproject.toml?
         is_change = problem.hint is not None and " = " in problem.hint
         return (problem.hint,) if is_change else (problem.what, problem.hint)
 
@@ -197,10 +197,10 @@ def _place(problem: Problem) -> tuple[bool, str, bool, int]:
 def reported(
     display: Callable[[str], object], outcome: str = "", folder: str | None = None, *, verbose: bool = False
 ) -> Iterator[None]:
-    """Print the messages of a HatchCubinError and exit with code 1. Exit with code 130 after an interrupt.
+    """Print the messages of a HatchCubinError, and exit with code 1 (after an interrupt: with code 130).
 
-    An exception of any other type is not caught, unless a terminal or a CI service would read text in its
-    traceback as a command.
+    An exception that is not a HatchCubinError is not caught, unless its traceback contains text that a
+    terminal or a CI service would read as a command.
 
     *outcome* is printed after the count of problems, such as "; no wheel was built". The paths in the
     problems are relative to *folder*. If *verbose* is true, each message lists all locations of its problem.
@@ -226,7 +226,7 @@ def reported(
 
 
 def _contain(error: Exception, display: Callable[[str], object]) -> None:
-    """If a traceback has text that a terminal or CI would obey, print it with escapes, and exit."""
+    """If a traceback contains commands for a terminal or CI service, print an escaped traceback and exit."""
     import traceback  # slow to import
 
     if (trace := "".join(traceback.format_exception(error))) != plain(trace):
@@ -236,7 +236,7 @@ def _contain(error: Exception, display: Callable[[str], object]) -> None:
 
 
 def crash_report(error: Exception) -> str:
-    """Return the escaped traceback of an error. An unexpected error gets a request to report it as a bug."""
+    """Return the escaped traceback of an error; for a bug of hatch-cubin, add a request to report the bug."""
     import traceback  # slow to import
 
     trace = plain("".join(traceback.format_exception(error)).rstrip())
@@ -246,7 +246,7 @@ def crash_report(error: Exception) -> str:
 
 
 def annotate(kind: str, problems: Iterable[Problem], folder: str | None = None) -> None:
-    """On GitHub Actions, print annotations that show problems beside their lines. Elsewhere, do nothing."""
+    """On GitHub Actions, print annotations that show problems next to the lines that cause them."""
     if os.environ.get("GITHUB_ACTIONS") != "true":
         return
     from .common import github

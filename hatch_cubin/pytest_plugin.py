@@ -1,11 +1,11 @@
-"""A pytest plugin that finds the texts that libraries compile during tests, because no package has them.
+"""A pytest plugin that finds texts that CuPy or cuda.core compiles at run time, during tests.
 
-`--record-cubins FOLDER` writes these texts into a folder, for the key `recorded` of the table.
-`--forbid-run-time-compiles` fails the session if there are any.
+`--record-cubins FOLDER` writes these texts into a folder, which the key `recorded` in pyproject.toml can
+name. `--forbid-run-time-compiles` lets the test session fail if any text was compiled at run time.
 
 The plugin sets HATCH_CUBIN_RECORD, so that the classes of `_cubins.cupy` and `_cubins.core` write each call
-into a temporary folder. Filters of warnings and `except` clauses do not change this, and workers of
-pytest-xdist and other processes that tests start write into the same folder.
+into a temporary folder. Tests cannot hide a call with a filter for warnings or an `except` clause. Workers of
+pytest-xdist, and other processes that tests start, write into the same folder.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Begin to watch before the tests' own modules are imported. Workers of pytest-xdist only inherit."""
+    """Begin to watch before modules of the tests are imported; workers of pytest-xdist watch nothing."""
     options = early_config.known_args_namespace
     is_on = options.record_cubins or options.forbid_run_time_compiles
     is_worker = {"PYTEST_XDIST_WORKER", _VARIABLE} <= {*os.environ}
@@ -55,7 +55,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 class _Watch:
-    """The calls that were written while a session runs, and what the session does with them."""
+    """Collects the calls that are written during a test session, and records or reports these calls."""
 
     def __init__(self, config: pytest.Config, folder: str | None, *, forbids: bool) -> None:
         self._calls = Path(tempfile.mkdtemp(prefix="hatch-cubin-calls-"))
@@ -68,7 +68,7 @@ class _Watch:
         self._process = os.getpid()
         os.environ[_VARIABLE] = str(self._calls)
         atexit.register(self._at_exit)
-        config.add_cleanup(self._finish)  # runs after all fixtures and hooks, because it is the first one
+        config.add_cleanup(self._finish)  # the first clean-up to be added runs last
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -85,8 +85,8 @@ class _Watch:
             self._session.exitstatus = pytest.ExitCode.TESTS_FAILED if is_empty else failed
 
     def _at_exit(self) -> None:
-        """Fail for a call in a function that runs when Python exits, too."""
-        if os.getpid() != self._process:  # a fork of the session, which still needs the folder
+        """Check the calls again when Python exits, because a function that runs then may make calls too."""
+        if os.getpid() != self._process:  # this is a forked process, and the session still needs the folder
             return
         fails = self._fails()
         shutil.rmtree(self._calls, ignore_errors=True)
@@ -95,7 +95,7 @@ class _Watch:
             os._exit(pytest.ExitCode.TESTS_FAILED)
 
     def _fails(self) -> bool:
-        """Record and report the calls that are new, and return whether they fail the session."""
+        """Record and report new calls, and return whether the test session must fail because of them."""
         new = {path.name: path for path in self._calls.glob("*.json") if path.name not in self._reported}
         self._reported |= {*new}
         calls = [json.loads(path.read_bytes()) for path in new.values()]
@@ -121,20 +121,20 @@ def _line_of(call: dict[str, Any]) -> str:
 
 
 def _can_be_recorded(call: dict[str, Any]) -> bool:
-    """Return whether a build could find the call's text in a file, and compile the text under its key."""
-    from .loader._text_key import text_of_key  # lazy: pytest imports this file in each session
+    """Return whether a build can compile the call's text from a file, so that the call gets its key."""
+    from .loader._text_key import text_of_key  # lazy import: pytest imports this file in each session
 
     text = text_of_key(call["text"])
     is_utf8 = text.encode(errors="ignore").decode() == text
-    return bool(call["key"]) and is_utf8 and "\r" not in text  # a file has no lines that end with only \r
+    return bool(call["key"]) and is_utf8 and "\r" not in text  # a build reads a lone \r in a file as \n
 
 
 def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
-    """Write a call into a folder of recorded calls. Return whether the call is new there.
+    """Write a call into a folder of recorded calls. Return whether the folder did not contain the call yet.
 
-    The name of the file is the key of the call. Calls with other template names have files of their own, so
-    that the recordings of two people can be merged without a conflict. Calls with other include folders have
-    files of their own, so that the build notices them.
+    The name of the file is the key of the call. If the call has template names or include folders, a digest
+    of them is added to the name. So recordings of two people with different template names can be merged
+    without a conflict, and a build notices different include folders.
     """
     from .loader._text_key import text_of_key
 
@@ -157,7 +157,7 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
 
 
 def _portable(options: Iterable[str], root: Path) -> Iterator[str]:
-    """Yield the options of a call. Include folders are relative to the project, or left out."""
+    """Yield the options of a call with relative include folders; leave out folders outside the project."""
     rest = iter(options)
     for option in rest:
         flag = next((flag for flag in ("--include-path", "-I") if option.startswith(flag)), None)

@@ -62,7 +62,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Decorate a step of a build, so that hints name the table of pyproject.toml to which a line belongs."""
+    """Decorate a step of a build: its hints also name the table of pyproject.toml to which a line belongs."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -93,12 +93,12 @@ class Plan(NamedTuple):
 def build(
     project: Project, *, noted: bool = True, require: Callable[[Project], object] | None = None
 ) -> dict[str, bytes]:
-    """Compile what is missing from the cache, and return the kernels' files in the wheel by name.
+    """Compile what is missing from the cache, and return the files for the wheel (bytes by file name).
 
-    The bill of materials (SBOM) is one of these files.
+    The bill of materials (SBOM) is one of the returned files.
 
-    *noted* is true to record facts about the build for later builds. A build with a temporary cache must not
-    record facts, because they would replace the facts of other builds.
+    If *noted* is true, record facts about the build for later builds. A build with a temporary cache must not
+    record facts, because these facts would replace the facts of other builds.
     """
     files, _sources = build_with_sources(project, noted=noted, require=require)
     return files
@@ -107,7 +107,7 @@ def build(
 def build_with_sources(
     project: Project, *, noted: bool = True, require: Callable[[Project], object] | None = None
 ) -> tuple[dict[str, bytes], list[str]]:
-    """Return the files that `build` returns, and the paths of the project's files that were compiled."""
+    """Return the files for the wheel, as `build` does, and the paths of the project's compiled files."""
     files, sources = build_held(project, None, noted=noted, require=require)
     contents = {
         name: Path(content).read_bytes() if isinstance(content, str) else b"".join(content)
@@ -124,7 +124,7 @@ def build_held(
     noted: bool = True,
     require: Callable[[Project], object] | None = None,
 ) -> tuple[dict[str, Content], list[str]]:
-    """Return the compiled files for the wheel by name, and the paths of the files that were compiled.
+    """Return the files for the wheel by name, and the paths of the project's files that were compiled.
 
     *hold* is a folder for links to cached results. If *hold* is given, a cached result is returned as the
     path of a link in this folder, and not as bytes.
@@ -156,7 +156,7 @@ def build_held(
 
 @contextlib.contextmanager
 def _seldom_collected() -> Iterator[None]:
-    """Let Python collect garbage less often: collections are slow for a large plan, and find no garbage."""
+    """Let Python collect garbage less often, because a collection is slow and useless for a large plan."""
     before = gc.get_threshold()
     gc.set_threshold(200_000, *before[1:])
     try:
@@ -174,11 +174,11 @@ def choose_plan(
     in_part: bool = False,
     followed: bool = False,
 ) -> Plan:
-    """Return the plan of a build: from cubin.lock if it matches the project, or else from the toolkit.
+    """Return the plan of a build: from cubin.lock if this file matches the project, else from the toolkit.
 
     *require* is a function that is called before the toolkit is used. The function may raise an error with an
-    install command. *hold* is a folder for links to cached results. *followed* is true to search for headers
-    in the installed toolkit even if the lock file is used.
+    install command. *hold* is a folder for links to cached results. If *followed* is true, search for headers
+    in the installed toolkit, even if the lock file is used.
     """
     project.warn_of_variables()
     plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)
@@ -186,7 +186,7 @@ def choose_plan(
     if any(each.where is not None and each.where.path == table for each in plan.refused):
         # a mistake in pyproject.toml is reported before anything is compiled
         raise SourceError(*plan.refused)
-    if not plan.refused:  # these warnings are correct only for the whole project
+    if not plan.refused:  # these warnings are wrong if only a part of the project is known
         for warning in outside_headers(project, plan.jobs):
             project.warn(warning.with_code())
         for check in (archs_by_default, replaced_settings, unread_macros):
@@ -235,7 +235,7 @@ def _chosen_plan(
 def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
     """Return all sources of a project.
 
-    Producers (Python functions that return sources) run if their texts were not saved by an earlier build.
+    Producers (Python functions that return sources) run only if no earlier build has saved their texts.
     """
     if sources.is_complete:
         return sources
@@ -269,8 +269,8 @@ def bake(
 ) -> Results:
     """Return the compiled code of every module for every arch.
 
-    If compiles fail, one error lists all failures, after the results of the other compiles were saved in the
-    cache.
+    If compiles fail, raise one error that lists all failures. The results of all successful compiles stay in
+    the cache.
     """
     results = attempt(project, plan, noted=noted, hold=hold, packs=packs)
     require(results, plan.toolkit, plan.refused)
@@ -346,7 +346,7 @@ def _note(project: Project, plan: Plan, results: Results, cache: Cache) -> None:
 
 
 def _shipped(plan: Plan) -> list[Job]:
-    """Return the compiles whose results go into the wheel: all except objects, which are only linked."""
+    """Return the compiles whose results go into the wheel: all except object files, which are only linked."""
     return [job for job in plan.jobs if not job.unit.module.part_of]
 
 
@@ -381,7 +381,7 @@ def _known(job: Job, compiled: Compiled, record: str) -> RecalledResult:
 def open_cache(project: Project, hold: Path | None = None) -> Cache:
     """Return the project's cache.
 
-    *hold* is a folder in which the cache makes links to its results.
+    *hold* is a folder in which the cache makes links to cached results.
     """
     signing = None
     if project.uses_signatures:
@@ -394,10 +394,10 @@ def open_cache(project: Project, hold: Path | None = None) -> Cache:
 def build_in_place(project: Project, rebuild: layout.RebuildCommand, *, linked: bool = False) -> None:
     """Build the kernels of an editable install, and write them into the source tree.
 
-    The kernels are not compressed, and files are added with which the loader notices edits of the sources.
+    The kernels are not compressed. Additional files let the loader notice edits of the sources.
 
-    *linked* is true if the editable install is a folder with links to these files. Linked files have to
-    contain the path of the project's folder.
+    *linked* is true if the editable install is a folder with links to the written files. Linked files contain
+    the absolute path of the project's folder, and other files contain a relative path.
     """
     notes = {}
     project = replace(project, config=replace(project.config, pack=False))
@@ -429,7 +429,7 @@ class LockCheck(NamedTuple):
 
 
 def check_lock(project: Project, found: Lock) -> LockCheck:
-    """Return the differences between cubin.lock and a new lock file for the current project. Compile nothing.
+    """Return the differences between cubin.lock and a new lock file for the project, without compiling.
 
     Producers (Python functions that return sources) do not run if a package that they need is missing.
     """
@@ -477,10 +477,10 @@ def _described(
 
 
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
-    """Return all files of the project that compiles may read: sources and headers.
+    """Return all files of the project that a compile may read: sources and headers.
 
-    If *by_name* is true, leave out the files of producers, and headers that only an include with a computed
-    name can reach.
+    If *by_name* is true, leave out the files of producers, and headers that are included only by a macro such
+    as `#include HEADER`.
     """
     return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
 
@@ -522,6 +522,6 @@ def _header(project: Project, toolkit: Toolkit) -> dict[str, Any]:
 
 
 def _fronts(project: Project) -> dict[str, Any]:
-    """Return the manifest's entry for the libraries (such as CuPy) whose calls may load kernels."""
+    """Return the entry of manifest.json with the libraries (such as CuPy) whose calls may load kernels."""
     fronts = project.config.fronts(runs_producers=not project.is_skipped)
     return {"fronts": sorted(fronts)} if fronts else {}

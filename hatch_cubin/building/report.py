@@ -25,7 +25,7 @@ _SHOWN = 8  # the line of text names at most this many workers; the JSON file li
 
 
 def report(project: Project, jobs: Sequence[Job], results: Results, seconds: float) -> None:
-    """Print how many results came from the cache, and how many were compiled, if all compiles succeeded."""
+    """If all compiles succeeded, print how many results came from the cache, and how many were compiled."""
     if results.failed or results.missing:
         return
     total, compiled = len(results.done), len(results.seconds)
@@ -86,7 +86,7 @@ def facts(results: Results) -> dict[str, Any]:
 
 
 def _by_worker(results: Results) -> str:
-    """Return how many results each other machine compiled, with the largest number first."""
+    """Return how many results each other machine compiled, the machine with the most results first."""
     counts = Counter(results.workers.values()).most_common()
     more = f", and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
     return ", ".join(f"{worker} {count}" for worker, count in counts[:_SHOWN]) + more

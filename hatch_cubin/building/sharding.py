@@ -30,14 +30,14 @@ _HINT = "set HATCH_CUBIN_REPORT=FILE for a build: the build then writes a report
 
 
 class Shard(NamedTuple):
-    """The number of a CI job, counted from 1, and how many CI jobs divide the work."""
+    """The number of a CI job (counted from 1), and the number of all CI jobs that divide the work."""
 
     number: int
     of: int
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Return the shard that a text such as '2/8' names, or raise ValueError if the text is invalid."""
+        """Return the shard for a text such as '2/8', or raise ValueError if the text is invalid."""
         number, slash, count = text.partition("/")
         digits = all(part.isascii() and part.isdigit() and len(part) < 6 for part in (number, count))
         if not (slash and digits and 1 <= int(number) <= int(count)):
@@ -60,7 +60,7 @@ class Share(NamedTuple):
 def share(
     project: Project, jobs: Sequence[Job], toolkit: Toolkit, shard: Shard, reports: Sequence[str]
 ) -> Share:
-    """Return the part of the compiles *jobs* that one CI job does.
+    """Return the part of the compiles in *jobs* that one CI job does.
 
     *reports* are files with the compile times of earlier builds.
     """
@@ -92,7 +92,7 @@ def share(
 
 
 def _compiled_together(jobs: Sequence[Job], toolkit: Toolkit) -> list[list[Job]]:
-    """Return groups of compiles that one CI job must do together, such as a link and its objects."""
+    """Return groups of compiles that the same CI job must do, such as a link and the object files for it."""
     groups = served_together(jobs, toolkit)
     if not any(job.linked for job in jobs):
         return groups
@@ -122,12 +122,12 @@ def _name(job: Job, toolkit: Toolkit) -> str:
 
 
 def _family(job: Job, toolkit: Toolkit) -> str:
-    """Return a name that variants of one source share, because they can share a precompiled header."""
+    """Return a name that all variants of a source share, because variants can share a precompiled header."""
     return f"{job.unit.module.source.path} for {assembled_for(job.unit, toolkit)}"
 
 
 def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit: Toolkit) -> dict[str, int]:
-    """Return the compile times in milliseconds for the groups whose compiles are in a report."""
+    """Return the compile time in milliseconds of each group of compiles that a report contains."""
     names = {job.unit.module.name for group in groups.values() for job in group}
     seconds: dict[tuple[str, str], float] = {}
     for path in reports:
@@ -176,7 +176,7 @@ def _guess(job: Job, headers: _Headers) -> int:
 
 
 class _Headers:
-    """The total size of the headers that each compile can read, computed in the same way on all machines."""
+    """Calculates the total size of the headers that a compile can read, in the same way on all machines."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -192,7 +192,7 @@ class _Headers:
         if logical not in self._files:
             try:
                 size = header_path(job, self._project.tree, logical).stat().st_size
-            except OSError:  # another process has removed the header; the compile will report an error
+            except OSError:  # another process has removed the header, and the compile will report this
                 size = 0
             self._files[logical] = size
         return self._files[logical]

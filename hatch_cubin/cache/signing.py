@@ -11,6 +11,7 @@ import importlib.util
 import os
 from collections.abc import Collection
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ..common import ed25519_keys, file_access
@@ -192,6 +193,9 @@ def _read(path: str, project: Project) -> str:
             import shlex
 
             project.warn(f"{SIGNING_KEY}: {path} can be read by other users: chmod 600 {shlex.quote(path)}")
+        if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(project.root)):
+            what = f"{path} is inside the project, so sdists and wheels can contain the private key"
+            project.warn(f"{SIGNING_KEY}: {what}: move the file out of the project")
         return file.read(_MAX_KEY_FILE_SIZE).decode("ascii", "replace")
 
 

@@ -21,7 +21,7 @@ _INSTALL = "pip install nvidia-cuda-nvdisasm, or put the nvdisasm of a toolkit o
 
 
 def list_code(wheels: Iterable[str], kernel: str, kind: str, arch: str | None) -> Answer:
-    """Return the code of a kernel in each of the named wheels, folders and packages."""
+    """Return a kernel's code from each wheel, folder or package that the user named."""
     program = find_tool("nvdisasm", os.environ)
     if kind == "cubin" and program is None:
         what = "NVIDIA's nvdisasm, which prints machine code, is not installed here"
@@ -61,7 +61,7 @@ def _lines(where: str, listing: Listing) -> Iterator[str]:
 
 
 class _SourceTexts:
-    """The texts of a wheel's sources, if the wheel's project is the current folder."""
+    """Reads the lines of a wheel's sources, if the wheel's project is the current folder."""
 
     def __init__(self) -> None:
         self._read: dict[str, list[str]] = {}
@@ -75,7 +75,7 @@ class _SourceTexts:
 
     def _lines(self, file: str) -> list[str]:
         inside = ".." not in file.replace("\\", "/").split("/") and not Path(file).is_absolute()
-        if not inside or not file.lower().endswith(_SOURCES):  # A wheel from a stranger may name any file.
+        if not inside or not file.lower().endswith(_SOURCES):  # An attacker's wheel may name any file.
             return []
         try:
             with user_folders.open_retained(Path(file), read_limits.SOURCE) as opened_file:

@@ -66,15 +66,16 @@ Exit codes: 0 done, 1 something is wrong with the project, 2 wrong usage.
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb (a subcommand such as `plan`) and return its exit code."""
-    # The garbage collector runs less often, because imported modules are never garbage.
+    # The garbage collector runs less often than usual, because it would find little garbage: imported modules
+    # stay in use.
     gc.set_threshold(20_000)
     # At exit, no objects are freed, because this would take as long as a short command.
     atexit.register(gc.freeze)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A character that the terminal's encoding does not have is escaped, as on standard error.
+        # A character that the terminal's encoding does not have is escaped, as Python does on standard error.
         sys.stdout.reconfigure(errors="backslashreplace")
     # If standard error is closed, the next opened file would get descriptor 2, and libraries would write
-    # their messages into it.
+    # their messages into this file.
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - stays open until the process ends
     try:
@@ -119,9 +120,9 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _is_own(option: str) -> bool:
-    """Return whether *option* may stand before the verb (the subcommand).
+    """Return whether the user may write *option* before the verb (the subcommand).
 
-    The option may be abbreviated.
+    The user may abbreviate the option.
     """
     return any(own.startswith(option.partition("=")[0]) for own in _OPTIONS)
 
@@ -217,14 +218,14 @@ def _help_formatter(prog: str) -> argparse.HelpFormatter:
 
 
 class _UsageError(Exception):
-    """The arguments of a command are wrong. The exception has the message, and the parser with the usage."""
+    """Raised if the arguments of a command are wrong; contains the message, and a parser with the usage."""
 
     def __init__(self, parser: argparse.ArgumentParser, what: str) -> None:
         super().__init__(what)
         self._parser, self.what = parser, what
 
     def explain(self, chosen: Sequence[str], arguments: Sequence[str]) -> None:
-        """If the verb does not know an argument, add a suggestion to the error message."""
+        """If the verb (the subcommand) does not know an argument, add a suggestion to the error message."""
         _before, found, unknown = self.what.partition("unrecognized arguments: ")
         if found and chosen:
             from .usage_hints import hint
@@ -241,7 +242,7 @@ class _UsageError(Exception):
 def _options_of_verbs() -> dict[str, dict[str, argparse.Action]]:
     """Return the arguments of each verb.
 
-    The key of an argument is its name, as the usage message shows it.
+    An argument's key is the name that usage messages show for this argument.
     """
     found = {}
     for verb in VERBS:
@@ -263,15 +264,15 @@ def _with_parts(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPa
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that suggests the most similar verb or option value for a misspelled one.
+    """A parser that suggests the right word if the user misspells a verb or the value of an option.
 
-    If the help text cannot be written, the parser reports an error, which argparse would ignore.
+    If the help text cannot be printed, this parser reports an error. (argparse ignores the error.)
     """
 
     def error(self, message: str) -> NoReturn:
         """Raise a usage error.
 
-        `_run` may add a suggestion to the message before it prints the error.
+        The caller `_run` may add a suggestion to the message before it prints the error.
         """
         raise _UsageError(self, message)
 
@@ -306,7 +307,7 @@ class _PrintCompletion(argparse.Action):
 
 
 def _guess(said: str, known: Sequence[str]) -> str:
-    """Return an error message for the unknown word *said*, which suggests a similar word from *known*."""
+    """Return an error message for the unknown word *said*, with a suggestion: a similar word from *known*."""
     import difflib
 
     possible = {*known, "cache clear", *_OPTIONS} if known == [*VERBS] else {*known}
@@ -333,7 +334,7 @@ def _plain(lines: Iterable[str]) -> str:
 
 
 def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = None) -> None:
-    """Write *text* to standard output, then report all problems. A failed write is reported as a problem."""
+    """Write *text* to standard output, then report all problems. If writing fails, this is a problem too."""
     try:
         if text:
             streams.write(sys.stdout, text)

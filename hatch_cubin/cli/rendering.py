@@ -39,7 +39,7 @@ def as_markdown(parts: Iterable[ReportSection]) -> list[str]:
 
 
 def problem_parts(problems: Sequence[Problem], warnings: Sequence[Problem]) -> Iterator[ReportSection]:
-    """Yield tables of problems and warnings, because a report does not show standard error."""
+    """Yield tables of problems and warnings, because the readers of a report do not see standard error."""
     for title, told in (("problems", problems), ("warnings", warnings)):
         if told:
             rows = [[str(each.where or ""), *_said(each)] for each in in_order(told)]

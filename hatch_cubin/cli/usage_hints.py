@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-# The arguments of a verb: options by their names such as '--gpu', the others by their names in the usage.
+# The arguments of a verb. The keys are the names in usage messages, such as '--gpu' or 'WHEEL'.
 Known = Mapping[str, argparse.Action]
 Options = Mapping[str, Known]  # the arguments of each verb
 _OF_OTHERS = {  # Options of other tools, and the options of hatch-cubin with the same purpose.
@@ -50,7 +50,7 @@ _BESIDE = {
 
 
 def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: Options) -> str | None:
-    """Return a hint for the first of the *unknown* arguments, which *verb* does not accept.
+    """Return a hint for the first argument in *unknown*, which lists arguments that *verb* does not accept.
 
     *arguments* are all arguments of the command. *options* are the arguments that each verb accepts.
     """
@@ -81,7 +81,7 @@ def with_verb_first(verb: str, arguments: Sequence[str], options: Options) -> st
 
 
 def time_meant(text: str) -> str | None:
-    """Return a time such as '7 days' in the form for '--unused-for', '7d'. A number alone means days."""
+    """Return a time such as '7 days' in the form for '--unused-for', '7d'. The default unit is the day."""
     match = re.fullmatch(r"([0-9]{1,6}) ?(|mi|h|d|w)(?:(?<=[a-z])[a-z]*)?", text.lower())
     return f"{match[1]}{_UNITS[match[2]]}" if match else None
 
@@ -93,7 +93,7 @@ def _name_and_value(argument: str) -> tuple[str, str]:
 
 
 def _own_name(name: str, own: Known) -> str | None:
-    """Return the option of this verb that does the same as the option *name* of other tools."""
+    """Return this verb's option that does the same as the option *name* of other tools; None without one."""
     return next((each for each in _OF_OTHERS.get(name, ()) if each in own), None)
 
 

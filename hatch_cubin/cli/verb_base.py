@@ -52,7 +52,7 @@ class Answer(NamedTuple):
     facts: Mapping[str, Any]
     lines: Sequence[str] = ()
     problems: Sequence[Problem] = ()
-    warnings: Sequence[Problem] = ()  # Warnings do not change the exit code.
+    warnings: Sequence[Problem] = ()  # A verb with warnings but without problems exits with code 0.
     summary: Sequence[str] = ()  # The lines of Markdown for the summary of a GitHub Actions job.
 
 
@@ -71,7 +71,7 @@ def output_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
-    """Add the argument that names wheels, folders and packages.
+    """Add the argument with which the user names wheels, folders and packages.
 
     *number* is passed to argparse as `nargs`.
     """
@@ -84,7 +84,7 @@ def wheels_argument(parser: argparse.ArgumentParser, number: str = "+") -> None:
 
 
 def folder_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--project`, the project's folder."""
+    """Add the option `--project`, which names the project's folder."""
     parser.add_argument(
         "--project",
         metavar="DIR",
@@ -117,7 +117,7 @@ def locked_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def open_project(args: argparse.Namespace) -> Project:
-    """Return the project that the arguments name. Command-line options override environment variables."""
+    """Return the project that the user named. Options of the command line override environment variables."""
     from ..common.environment import WithOptions
     from ..frontends import open_project as frontend
 
@@ -146,7 +146,7 @@ def require_compiler(project: Project) -> None:
 
 
 def table(rows: Sequence[Sequence[object]], right: Collection[int] = ()) -> list[str]:
-    """Return rows of cells as lines of text. Numbers and the columns in *right* are aligned to the right."""
+    """Return a table as lines of text. Numbers, and the columns in *right*, are aligned to the right."""
     cells = [[str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
@@ -170,9 +170,9 @@ def write_page(path: Path, text: str) -> None:
 
 
 def jobs(text: str) -> str:
-    """Check a number of jobs and return it.
+    """Check that a text is a valid number of jobs, and return the text.
 
-    If the number is not valid, raise argparse's error.
+    If the text is not a valid number of jobs, raise argparse's error.
     """
     from ..config import value_checks
 

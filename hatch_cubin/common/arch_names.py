@@ -33,12 +33,12 @@ class Arch(NamedTuple):
 
     @property
     def real(self) -> Arch:
-        """The `sm_` arch that PTX of this arch is compiled for: the arch with the same number and suffix."""
+        """The `sm_` arch with the same number and suffix, for which the PTX of this arch is assembled."""
         return Arch(self.number, self.suffix)
 
 
 class Target(NamedTuple):
-    """An arch to build for, and whether the user named the arch itself or only a group that contains it."""
+    """An arch to build for; `named` is false if the user named only a group that contains the arch."""
 
     arch: Arch
     named: bool = True
@@ -98,9 +98,9 @@ def split_specs(text: str) -> list[str]:
 
 
 def expand(specs: Iterable[str], supported: Sequence[int], native: Sequence[int]) -> tuple[Target, ...]:
-    """Return the targets for *specs* (archs and groups of archs), in the same order and without duplicates.
+    """Return the targets for *specs* (a list of archs and groups of archs) in order, without duplicates.
 
-    If *specs* contains an arch and also a group with this arch, the target counts as named by the user.
+    If *specs* contains an arch and a group with the same arch, the target counts as named by the user.
     """
     named: dict[Arch, bool] = {}
     for spec in specs:
@@ -129,7 +129,7 @@ def is_supported(arch: Arch, supported: Sequence[int], *, families: bool) -> boo
 
 
 def can_assemble(target: Arch, arch: Arch) -> bool:
-    """Return whether ptxas can compile PTX with the `.target` *target* for the arch *arch*."""
+    """Return whether ptxas can compile PTX, whose `.target` is *target*, for the arch *arch*."""
     if target.suffix == "a":
         return (arch.number, arch.suffix) == (target.number, "a")
     if target.suffix == "f":
@@ -138,6 +138,6 @@ def can_assemble(target: Arch, arch: Arch) -> bool:
 
 
 def in_family(target: int, number: int) -> bool:
-    """Return whether GPUs of capability *number* are in the family that runs code for `sm_<target>f`."""
+    """Return whether GPUs of capability *number* can run family-specific code for `sm_<target>f`."""
     same_line = (number in TEGRA) == (target in TEGRA)
     return same_line and number // 10 == target // 10 and number >= target

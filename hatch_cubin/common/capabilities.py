@@ -1,9 +1,9 @@
-"""Facts about GPUs for each compute capability, such as the names of GPUs and the CUDA releases.
+"""Facts about GPUs for each compute capability, such as their names and the CUDA releases that support them.
 
-A new capability needs a row in `GPUS`. No other code needs a new number: builds ask NVRTC which capabilities
-it can compile for (`toolkit/toolkit.py`), and the loader accepts any number. Only for Tegra parts, the loader
-has its own copy (`_TEGRA` in `loader/__init__.py`), because it imports nothing from this package. A test
-compares both.
+A new capability needs a row in `GPUS`. No other code has to change for a new capability: builds ask NVRTC
+which capabilities it can compile for (`toolkit/toolkit.py`), and the loader accepts any number. The loader
+has its own copy of the list of Tegra capabilities (`_TEGRA` in `loader/__init__.py`), because it cannot
+import other modules of hatch-cubin. A test compares both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PTX_SINCE: Mapping[str, Release] = {"": (1, 0), "a": (8, 0), "f": (8, 8)}
 class Gpu(NamedTuple):
     """Facts about the GPUs of one compute capability."""
 
-    # GPU names as in NVIDIA's table, without the brand and without additions such as "Laptop"
+    # GPU names from NVIDIA's list of GPUs, without the brand and without additions such as "Laptop"
     names: str = ""
     ptx: Release = (1, 0)  # The first `.version` of PTX that accepts this capability as `.target`.
     # The first CUDA release that can compile for these GPUs; None if all supported releases can.
@@ -35,7 +35,7 @@ class Gpu(NamedTuple):
     last: int | None = None
     # whether the GPU is in a system on a chip, which does not run machine code of other capabilities
     is_tegra: bool = False
-    # the new capability of the same GPUs in the next major version of CUDA, if the number has changed
+    # if the next major version of CUDA gives the same GPUs a new capability: this capability
     renamed: int | None = None
 
 

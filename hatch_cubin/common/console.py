@@ -1,7 +1,8 @@
 """Show messages and progress while a build runs.
 
-On a terminal, the progress line is redrawn several times a second. Elsewhere, a plain line is written every
-few seconds. A message is written in place of the progress line, which is then drawn again below the message.
+On a terminal, the progress line is redrawn several times a second. If the output is not a terminal, a plain
+line is written every few seconds. A message is written in place of the progress line, which is then drawn
+again below the message.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TextIO
 from . import streams
 
 _REDRAW_S, _LINE_S = 0.2, 5.0
-_SHORTEST_NAME = 16  # characters: a module name that is shortened further would not identify the module
+_SHORTEST_NAME = 16  # characters: a shorter part of a module's name would not identify the module
 
 
 class Console:
@@ -45,7 +46,7 @@ class Console:
 
     @contextlib.contextmanager
     def units(self, total: int, cached: int) -> Iterator[Progress]:
-        """Show a progress line while the `with` block runs; *cached* of *total* units were in the cache."""
+        """Show a progress line during the `with` block: *cached* of *total* units are done at the start."""
         progress, over = Progress(total, cached), threading.Event()
         drawer = threading.Thread(target=self._keep_drawing, args=(progress, over), daemon=True)
         drawer.start()
@@ -105,7 +106,7 @@ class Progress:
         self._compiled += 1
 
     def found(self) -> None:
-        """Record that another build has compiled a unit, so that this build found the result in the cache."""
+        """Record that a unit's result is now in the cache, because another build has compiled the unit."""
         self._cached += 1
 
     def line(self, columns: int | None = None) -> str:

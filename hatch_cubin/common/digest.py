@@ -1,4 +1,4 @@
-"""Compute SHA-256 digests of files and of lists of texts."""
+"""Compute SHA-256 digests of files and of lists of texts or bytes."""
 
 from __future__ import annotations
 

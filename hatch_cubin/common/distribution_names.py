@@ -1,4 +1,4 @@
-"""Convert the name of a distribution to the form for comparing names, and to the form in file names."""
+"""Convert the name of a distribution to the form for comparisons, or to the form in file names."""
 
 from __future__ import annotations
 

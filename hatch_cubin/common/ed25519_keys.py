@@ -1,9 +1,8 @@
-"""Encode Ed25519 keys and signatures as text in which a typing error is noticed.
+"""Encode Ed25519 keys and signatures as texts with a check sum, so that a typing error is noticed.
 
-The text of a key or signature begins with its kind, such as `ed25519:`. The kind is followed by the bytes of
-the key and the first bytes of a digest of kind and key, in base64 without padding. Each key can be written in
-exactly one way. This module only converts keys and signatures to texts and back; `cache/signing.py` makes and
-checks signatures.
+Each text begins with a kind, such as `ed25519:`. After the kind, base64 without padding encodes the bytes of
+the key, and the first bytes of a digest of the kind and the key. A key has exactly one text. This module only
+converts between bytes and texts; `cache/signing.py` makes and checks signatures.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ _NAMES = {PUBLIC: "a public key", PRIVATE: "a private key", SIGNATURE: "a signat
 _TEXT = re.compile("([a-z0-9-]+):([A-Za-z0-9_-]+)")
 
 _PRIME = 2**255 - 19
-# The y coordinate of a point of order 8 on the curve: a key that is such a point accepts forged signatures.
+# The y coordinate of a point of order 8 on the curve. If a public key is such a point, it accepts forged
+# signatures.
 _ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _OF_LOW_ORDER = {0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8}
 

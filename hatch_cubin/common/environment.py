@@ -21,7 +21,7 @@ SWITCHES = (
     REMOTE_WRITE,
     "HATCH_CUBIN_TRACEBACK",
 )
-# variables that only editable installs, the build report, pytest and the loader read
+# known variables that builds do not read as settings
 _OTHERS = (
     "HATCH_CUBIN_NO_COMPILE",
     "HATCH_CUBIN_REBUILD",
@@ -54,16 +54,16 @@ _ELSEWHERE = {
 _PREFIX = "HATCH_CUBIN_"
 _LIKE_OURS = re.compile(
     "HATCH[^A-Z]?CU|CUBIN", re.IGNORECASE
-)  # the start of a variable's name that may be a misspelled name of a hatch-cubin variable
+)  # the start of a name that may be the misspelled name of one of hatch-cubin's variables
 _NEARLY = 0.8  # minimum similarity for a name that does not begin with HATCH_CUBIN_
-# A name with such a word may mean the opposite of the most similar variable.
+# Such a word may reverse the meaning: a variable with NO may be the opposite of a known variable without NO.
 _NEGATION = re.compile("NO|NOT|UN.*|DISABLED?|WITHOUT")
-_ROUGHLY = 0.6  # minimum similarity after the prefix HATCH_CUBIN_
+_ROUGHLY = 0.6  # minimum similarity for the rest of a name that begins with HATCH_CUBIN_
 _STATES = {"1": True, "true": True, "": False, "0": False, "false": False}
 
 
 def is_on(environ: Mapping[str, str], switch: str) -> bool:
-    """Return whether an environment variable that is a switch is on.
+    """Return whether a switch (an environment variable that is on or off) is on.
 
     If the variable's value is neither on nor off, `read_environment` reports the mistake.
     """
@@ -74,7 +74,7 @@ class WithOptions(dict[str, str]):
     """Environment variables, some of which were set by options of the command line."""
 
     def __init__(self, environ: Mapping[str, str], options: Mapping[str, tuple[str, str]]) -> None:
-        """Set variables from *options*, which maps each variable to a command-line option and its value."""
+        """Set variables from *options*: for each variable, the command-line option and the option's value."""
         super().__init__(environ)
         self.update((variable, value) for variable, (_option, value) in options.items())
         self.options = {variable: option for variable, (option, _value) in options.items()}
@@ -88,8 +88,8 @@ def as_written(environ: Mapping[str, str], variable: str) -> str:
 def unknown_variables(environ: Mapping[str, str], readers: Iterable[str], keys: Iterable[str]) -> list[str]:
     """Return a message for each unknown variable whose name is similar to the name of a hatch-cubin variable.
 
-    *readers* are the known variables that have a value, that is, all variables except switches. *keys* are
-    the keys of hatch-cubin's configuration in pyproject.toml.
+    *readers* are hatch-cubin's variables except switches (variables that are on or off). *keys* are the keys
+    of hatch-cubin's configuration in pyproject.toml.
     """
     known, of_table = {*readers, *_SECRETS, *SWITCHES, *_OTHERS}, {*keys}
     messages = []
@@ -104,7 +104,7 @@ def unknown_variables(environ: Mapping[str, str], readers: Iterable[str], keys: 
 
 
 def variables_of_others(environ: Mapping[str, str]) -> list[str]:
-    """Return a note for each variable of another build system, unless hatch-cubin's own variable is set."""
+    """Return a note for each variable of another build system if hatch-cubin's variable for it is not set."""
     return [
         f"{name} has no effect on this build: use {own} instead"
         for name, own in _ELSEWHERE.items()
@@ -113,7 +113,7 @@ def variables_of_others(environ: Mapping[str, str]) -> list[str]:
 
 
 def _shorter(name: str, known: Iterable[str]) -> str | None:
-    """Return "did you mean …?" with a known variable, if *name* has all words of its name and more words."""
+    """Return "did you mean …?" with a known variable if *name* has all words of this variable and others."""
     words = _words(name)
     found = [each for each in sorted(known) if _words(each) < words]
     return f"did you mean {max(found, key=len)}?" if found and not _is_negated(words) else None

@@ -22,7 +22,7 @@ _KINDS = {
 
 
 def kind(mode: int) -> str:
-    """Return a phrase for the kind of a file, such as 'is a pipe', from its mode."""
+    """Return a phrase that describes the kind of a file, such as 'is a pipe'; *mode* is the file's mode."""
     return _KINDS.get(stat.S_IFMT(mode), "is a device")
 
 
@@ -35,7 +35,7 @@ def status_of(path: str | Path) -> os.stat_result:
 
 
 def open_plain(path: str | Path, most: int | None = None) -> BinaryIO:
-    """Open a file for reading, although another user or process may have put a pipe or a device at *path*.
+    """Open a regular file for reading, and refuse a pipe or a device, which another user may have put there.
 
     Raise OSError if *path* is not a regular file, or if the file has more bytes than *most*. Opening a pipe
     would wait forever, and reading a device might never end.
@@ -54,7 +54,7 @@ def open_plain(path: str | Path, most: int | None = None) -> BinaryIO:
 
 
 def read(path: str | Path, most: int) -> bytes:
-    """Return the content of a file; OSError if it is not a regular file, or is larger than *most* bytes."""
+    """Return a file's content; OSError if it is not a regular file, or has more than *most* bytes."""
     with open_plain(path, most) as file:
         return file.read(most)
 

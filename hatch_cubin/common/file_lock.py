@@ -1,8 +1,8 @@
-"""Locks between the processes of one machine: a process locks an existing folder, without an extra file.
+"""Locks between the processes of one machine. A process locks an existing folder instead of a lock file.
 
-The system releases the locks of a process when the process ends, also if the process is killed. If a folder
-cannot be locked (on Windows and some network file systems), no process has to wait. So work under a lock
-must be correct without the lock too; at worst, two processes do the same work.
+The system releases the locks of a process when the process ends, even if the process is killed. If a folder
+cannot be locked (on Windows and some network file systems), no process has to wait. Code that uses a lock
+must be correct without the lock too: without locks, two processes may do the same work.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing_extensions import Self  # typing's own needs Python 3.11
+    from typing_extensions import Self  # Python's `typing` has this name only since Python 3.11
 
 
 class FileLock:
@@ -50,7 +50,7 @@ def try_lock(folder: str | Path, *, shared: bool = False) -> FileLock | None:
     try:
         import fcntl
 
-        # O_DIRECTORY: if a pipe has the name of the folder, opening the pipe would wait for a writer.
+        # With O_DIRECTORY, `open` fails if a pipe has replaced the folder, and does not wait for a writer.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

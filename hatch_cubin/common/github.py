@@ -28,11 +28,12 @@ def annotation(kind: str, text: str, place: str | None, line: int | None) -> str
 
 
 def in_repository(path: str, folder: str | None) -> str:
-    """Return the path of a file relative to the repository, or *path* itself if the file is not found there.
+    """Return the path of a file relative to the repository; *path* itself if the file is not found in it.
 
-    A build from an sdist runs in a temporary folder outside the repository. So this function looks in
+    A build from an sdist runs in a temporary folder outside the repository, so this function looks in
     *folder* and in the folder in which the user started the build. If neither folder contains the file, the
-    function searches all projects of the repository, and returns a match only if it is unique.
+    function searches all projects of the repository, and returns the found path if exactly one project
+    contains the file.
     """
     found: list[str] = []
     if workspace := os.environ.get("GITHUB_WORKSPACE"):

@@ -1,4 +1,4 @@
-"""Guess which archs a user means by the name of a GPU, by a number, or by a list of names and numbers."""
+"""Guess which archs a user means by a text: the name of a GPU, a number, or a list of names and numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def archs_meant(text: str) -> tuple[str, ...]:
         digits = match[2] + match[3]
         if known := _valid(f"{match[1] or 'sm'}_{with_right_zeros(digits) or digits}{match[4]}"):
             return known
-    if match := re.fullmatch(r"(sm_?[0-9]+)\+ptx", text.lower()):  # PyTorch writes 9.0+PTX
+    if match := re.fullmatch(r"(sm_?[0-9]+)\+ptx", text.lower()):  # like PyTorch's 9.0+PTX
         return tuple(arch for real in archs_meant(match[1]) for arch in (real, real.replace("sm", "compute")))
     if named := "code=" in text and _CODE.findall(text):  # as in nvcc's -gencode
         return tuple(arch for each in named for arch in _valid(each))
@@ -38,7 +38,7 @@ def archs_meant(text: str) -> tuple[str, ...]:
 
 
 def with_right_zeros(digits: str) -> str:
-    """Return the capability that a number with wrong zeros at the end means, such as 90 for 9 and 900."""
+    """Return the capability that a user means by a number with missing or extra zeros: 90 for 9 or 900."""
     return next((str(each) for each in GPUS if str(each).rstrip("0") == digits.rstrip("0")), "")
 
 

@@ -14,7 +14,7 @@ def decimal(count: int) -> str:
 
 
 def count(number: int, what: str) -> str:
-    """Return a number with a noun, which gets its plural: '1 kernel', '2 kernels'."""
+    """Return a number with a noun in the singular or plural, such as '1 kernel' or '2 kernels'."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 

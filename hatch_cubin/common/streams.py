@@ -22,11 +22,11 @@ _WORDS = r"(?m)^(hatch-cubin[a-z ]*: (?!hint)|  (?=hint))(error|warning|hint):"
 
 
 def plain(text: str) -> str:
-    """Return *text* with escapes in place of all parts that would control a terminal or a CI service.
+    """Return *text*, but escape all parts that a terminal or a CI service would obey as commands.
 
     Printed text may contain file names, source lines and compiler messages that other people wrote. All
-    printed text goes through this function, except the progress line on a terminal, JSON, and hatch-cubin's
-    own annotations. Line ends and tabs are not escaped.
+    printed text goes through this function, except progress lines on a terminal, JSON output, and annotations
+    for GitHub Actions. Line ends and tabs are not escaped.
     """
     if not text.isprintable():
         shown = (char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
@@ -92,7 +92,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 class Lossy:
-    """A `with` block that ignores errors of writing to *stream*, so that output never fails a build."""
+    """A `with` block that ignores errors of writing to *stream*, so that no build fails because of output."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -111,7 +111,7 @@ class Lossy:
 
 
 def _forget(stream: TextIO) -> None:
-    """Drop the text in the stream's buffer, because writing the text again when Python exits would fail."""
+    """Drop the text in the stream's buffer; otherwise, Python would fail to write this text when it exits."""
     try:
         number = stream.fileno()
         kept, nowhere = os.dup(number), os.open(os.devnull, os.O_WRONLY)

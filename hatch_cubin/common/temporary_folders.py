@@ -2,8 +2,8 @@
 
 A process removes a temporary folder when it closes the folder, or when a signal asks the process to end. If a
 process was killed, a later process removes the folders of the killed process. Each folder is locked while its
-process runs, so an unlocked folder is left from a killed process. If folders cannot be locked, a folder is
-removed when it is old.
+process runs, so an unlocked folder is left from a killed process. On systems that cannot lock folders, a
+folder is removed when it is a day old.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _open: set[Folder] = set()
 
 
 class Folder:
-    """A temporary folder. The process that made the folder removes it; forked processes do not."""
+    """A temporary folder. The process that made the folder removes the folder; forked processes do not."""
 
     def __init__(self, path: Path, lock: FileLock) -> None:
         self.path = path
@@ -71,7 +71,7 @@ def make_in(place: Path | None) -> Folder:
     """Make a temporary folder in *place* and return it; raise OSError if this fails."""
     for _attempt in range(_ATTEMPTS):
         path = Path(tempfile.mkdtemp(prefix="hatch-cubin-", suffix=_LOCKED, dir=place))
-        if (lock := try_lock(path)) is None:  # another process is removing the new folder already
+        if (lock := try_lock(path)) is None:  # another process has locked the new folder to remove it
             continue
         if path.is_dir():
             return Folder(path if lock.real else path.rename(path.with_suffix(_UNLOCKED)), lock)
@@ -104,8 +104,8 @@ def _user() -> int:
 def _answer_endings() -> None:
     """Install signal handlers that remove the temporary folders before a signal ends the process.
 
-    A signal handler that the surrounding Python program has set stays in place. Python cannot notice a
-    handler that C code has set.
+    If the Python program has set a signal handler itself, the program's handler stays in place. A handler
+    that C code has set is replaced, because Python cannot notice such a handler.
     """
     with contextlib.suppress(ValueError):  # ValueError: only the main thread may set signal handlers
         for number in _ENDINGS:
@@ -132,9 +132,10 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 
 def _disown() -> None:
-    """In a forked process, leave the temporary folders to the parent, and restore the signal handlers.
+    """In a forked process, leave the temporary folders to the parent, and remove the signal handlers.
 
-    A Python signal handler would run only after the end of a long C call, such as a compile.
+    The handlers are removed, because a Python handler would delay the signal until a long C call (such as a
+    compile) ends.
     """
     _open.clear()
     _leave_endings()

@@ -1,4 +1,4 @@
-"""The folders in the user's cache folder for files that are kept between builds."""
+"""The folders inside the user's cache folder, with files that are kept between builds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import BinaryIO
 from . import file_access, temporary_folders
 
 HEADERS = "headers"  # The folder for NVRTC's bundled headers, inside the user's cache folder.
-# A flag for opening files: if a pipe has replaced the file, opening the pipe does not wait.
+# A flag for opening files: if a pipe is in place of the file, opening the pipe does not wait.
 NONBLOCKING = getattr(os, "O_NONBLOCK", 0)
 
 _MOST = 1 << 28  # bytes: a larger file is damaged
@@ -47,7 +47,7 @@ def own_folder() -> Path:
 
 
 def cubins_folder(root: Path, configured: str | None) -> Path:
-    """Return the cache folder of the project at *root*: the *configured* folder, or a folder of the user."""
+    """Return the cache folder of the project at *root*: the folder *configured*, or else the user's cache."""
     if configured is not None:
         return root / os.path.expanduser(configured)
     folder = user_folder() / "cubins"
@@ -63,9 +63,9 @@ def use_temporary_folder(why: str) -> Path:
 
 
 def fallback_warning() -> str | None:
-    """Return a warning that says why this build uses a temporary folder.
+    """Return a warning that says why this build uses a temporary folder as cache folder.
 
-    The result is None if no temporary folder is used.
+    The result is None if the build does not use a temporary folder.
     """
     if not _why:
         return None
@@ -80,10 +80,10 @@ def _process_folder() -> Path:
 
 
 def write_retained(path: Path, data: bytes, most: int) -> None:
-    """Write *data* to *path* atomically, and keep at most *most* files with this suffix in the folder.
+    """Write *data* to *path* atomically; in the folder, keep at most *most* files with the suffix of *path*.
 
-    The least recently used files with the same suffix are removed. Temporary files of killed builds are
-    removed too.
+    Other files with the suffix of *path* are removed, least recently used first. Temporary files of killed
+    builds are removed too.
     """
     for folder in (path.parent.parent, path.parent):
         clear_path(folder)
@@ -93,7 +93,7 @@ def write_retained(path: Path, data: bytes, most: int) -> None:
     try:
         with open(beside, "xb", opener=_for_this_user) as file:
             file.write(data)
-        # a folder has to be removed first; `replace` replaces everything else
+        # `replace` can replace a file, but not a folder, so a folder at this path is removed first
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         beside.replace(path)
@@ -120,14 +120,14 @@ def _drop_others(path: Path, most: int) -> None:
 
 
 def open_retained(path: Path, most: int = _MOST) -> BinaryIO:
-    """Open a file that an earlier build wrote; OSError if it is missing, too large or not a regular file."""
+    """Open a file of an earlier build; OSError if the file is missing, too large or not a regular file."""
     return file_access.open_plain(path, most)
 
 
 def clear_path(folder: str | Path) -> None:
-    """Remove a pipe, a socket or a device that is at the path of a folder, because it contains no data.
+    """Remove a pipe, a socket or a device at the path of a folder: these files do not contain data.
 
-    Raise NotADirectoryError if there is a file at the path, or a link that does not lead to a folder.
+    Raise NotADirectoryError if the path is a regular file, or a link that does not lead to a folder.
     """
     try:
         mode = os.lstat(folder).st_mode

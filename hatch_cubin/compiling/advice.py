@@ -1,15 +1,15 @@
 """Explain the errors of a failed compile: report each cause once, with a location and a hint.
 
-Each function in `_CAUSES` recognises one cause of errors. The first argument of each such function contains
-the errors of one source, as `diagnostics.py` has parsed them from the compiler's log. The second argument is
-a `FailedCompile`: the source, its headers, the settings in pyproject.toml, and the version of CUDA. A
-function that does not recognise its cause returns None. A function that recognises its cause returns one
-error with a hint, and a list of the errors that have other causes.
+Each function in `_CAUSES` recognises one cause of errors. The first argument of a function in `_CAUSES`
+contains the errors of one source, as `diagnostics.py` has parsed them from the compiler's log. The second
+argument is a `FailedCompile`: the source, its headers, the settings in pyproject.toml, and the version of
+CUDA. A function that does not recognise its cause returns None. A function that recognises its cause returns
+one error with a hint, and a list of the errors that have other causes.
 
 To add a new hint, write a function for its cause in a module of `hints/`, and add the function to `_CAUSES`.
-To add a hint to the compiler's own error, the function returns `replace(error, hint="…")`. To replace the
-error's text too, the function returns `diagnostics.failure(code, text, place, hint)`. To add a hint about an
-undefined name, add a row to a table in `hints/undefined_names.py`; a new function is not needed.
+To add a hint to the compiler's own error, return `replace(error, hint="…")`. To replace the text of the error
+too, return `diagnostics.failure(code, text, place, hint)`. To add a hint about an undefined name, add a row
+to a table in `hints/undefined_names.py`; a new function is not needed.
 
 `Bake._with_advice` in `bake.py` calls `advise` for each failed compile. `require` in `results.py` merges
 equal errors with `merge` in `diagnostics.py`, and merges the lines to paste with `hints/merge_pasteable.py`.

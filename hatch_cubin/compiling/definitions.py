@@ -1,4 +1,4 @@
-"""Find the line in a source that defines or mentions a symbol, by the symbol's name without namespace."""
+"""Find the line of a source that defines or mentions a symbol, by the symbol's name without namespaces."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def definition(symbol: str, source: Source) -> Definition | None:
 
 
 def mention(symbol: str, source: Source) -> Location | None:
-    """Return the line of a source that defines a symbol, or else the first line that declares or uses it."""
+    """Return the line of a source that defines a symbol, or else the first line that mentions the symbol."""
     if (found := definition(symbol, source)) is not None:
         return found.where
     word, text = re.escape(base_of(symbol)), plain_text(source)

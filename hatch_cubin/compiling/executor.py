@@ -107,10 +107,9 @@ def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anyth
 
     A worker process may die because memory is short, or because of a precompiled header. The task of a dead
     process runs again after all other tasks, alone and without a precompiled header. A task whose worker
-    process dies a second time fails. If a task exceeds the time limit, its process is killed. A task with a
-    precompiled header is then compiled again without the header, and a task without a precompiled header
-    fails. A task is also compiled again without its precompiled header if *accepts* returns False for the
-    task's result.
+    process dies a second time fails. If a task exceeds the time limit, its process is killed: a task with a
+    precompiled header is then compiled again without the header, and any other task fails. A task is also
+    compiled again without its precompiled header if *accepts* returns False for the task's result.
     """
     pool = WorkerPool(setup)
     try:

@@ -315,7 +315,7 @@ class Links:
             missing |= dict.fromkeys(symbol for symbol in more if not _is_of_driver(symbol))
         of_runtime = [symbol for symbol in missing if symbol.startswith(_OF_RUNTIME)]
         # One missing symbol of CUDA's device runtime is enough for the message, because one library defines
-        # them all.
+        # all of these symbols.
         asked = [symbol for symbol in missing if symbol not in of_runtime[1:]]
         found = [self._missing(job, symbol, {**known, **shown}) for symbol in asked]
         for symbol in twice:

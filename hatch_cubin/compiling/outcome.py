@@ -46,8 +46,8 @@ def outcome_of(
 def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
     """Return an error if a source with tile kernels includes a header with kernels of another kind.
 
-    The wheel would not contain the kernels of such a header. If the source itself has kernels of another
-    kind, they get a module of their own.
+    The wheel would not contain kernels of another kind from a header. Kernels of another kind in the source
+    itself get a module of their own.
     """
     if not module.is_tile or kernel_kinds(module.source).other:
         return []

@@ -50,7 +50,7 @@ def pack(
 
     A block that is missing in the cache is compressed, and stored in the cache.
 
-    The cache does not record from which results a block was made. So a block from the cache is used only if
+    The cache does not record from which results a block was made, so a block from the cache is used only if
     it unpacks to exactly the results in *done*.
     """
     blocks = plan_blocks(
@@ -106,7 +106,7 @@ def _recall_name(key: bytes) -> str:
 
 
 def _known(packed: Compiled, record: str) -> RecalledResult:
-    """Return the digest and size by which the next build recognises a block in the cache."""
+    """Return the digest and size that a block from the cache must have."""
     return RecalledResult(packed.sha256, packed.size, record, _PLAIN)
 
 

@@ -65,7 +65,7 @@ def may_use_macros(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -
     *texts* contains, for each header, the bytes, and whether the header is part of the project. A header may
     use a macro if the header contains the macro's name, or if the header can build the name with the operator
     `##`. In a header of the project, `##` can build any name. In a header outside the project, `##` can build
-    only names that consist of two words of these headers.
+    only names that consist of two words from such headers.
     """
     words: set[bytes] = set()
     pasted = False
@@ -158,7 +158,7 @@ class PlainCompileCheck:
         """Return whether a unit may be compiled with a precompiled header.
 
         A unit may be compiled with a precompiled header if all earlier results for the unit's source were
-        equal to plain compiles. The earlier results must also contain functions and variables in only a few
+        equal to plain compiles. The functions and variables in these results must also be in only a few
         different orders.
         """
         path = unit.module.source.path
@@ -211,10 +211,10 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
 def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders of names are the same, apart from numbers in template arguments.
 
-    Two names at the same position may differ in these numbers on two conditions. First, the name in *order*
-    must not be at another position of *known*, because a header may use a function with a known name. Second,
-    the compiler must always keep the function or variable, even if the program does not use it. If the
-    compiler can omit a function, the function's position depends on whether a header uses it.
+    Two names at the same position may differ in these numbers only if the name in *order* is not at another
+    position of *known*, because a header may use a function with a known name. Names may differ only if the
+    compiler always keeps the function or variable, even if the program does not use it. If the compiler can
+    omit a function, the function's position depends on whether a header uses it.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(

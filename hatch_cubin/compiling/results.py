@@ -30,7 +30,7 @@ _REPEATED = (
 
 @dataclass(slots=True)
 class Results:
-    """What a build got for each unit (a module for one arch): compiled code, an error, or a cache miss."""
+    """The result of a build for each unit (a module for one arch): compiled code, error or cache miss."""
 
     done: dict[Unit, Compiled] = field(default_factory=dict)
     seconds: dict[Unit, float] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Results:
     missing: list[Unit] = field(default_factory=list)
     # The environment variable or option that makes a cache miss an error.
     hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"
-    # The archs from an environment variable or option, which replace those in pyproject.toml.
+    # The archs from an environment variable or option, which replace the archs in pyproject.toml.
     archs_for_explain: str = ""
     # Units for archs that the project does not list. The build compiles these units only for hints, so a
     # failure is not an error.

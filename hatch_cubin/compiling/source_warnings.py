@@ -45,7 +45,7 @@ def result_warnings(
 ) -> tuple[str, ...]:
     """Return warnings about the compiled code of a module, such as kernels that no GPU can launch.
 
-    *cubin* is the cubin of the module. *compiled* may be the same cubin, or PTX from the same compile.
+    *cubin* is the cubin of the module. *compiled* contains the same cubin, or the PTX from the same compile.
     *sources* maps the path of each source to its text.
     """
     module, arch = job.unit.module, str(job.unit.arch)

@@ -76,7 +76,7 @@ class Storing:
     def _report_stored(self, *, wait: bool) -> bool:
         """Report each result that was stored since the last call.
 
-        Return whether there was such a result.
+        Return whether any result was stored since the last call.
         """
         try:
             numbers = self._writer.done(wait=wait)

@@ -17,7 +17,7 @@ THREADS = 16  # How many results are written at the same time. Disks handle seve
 
 
 def main() -> None:
-    """Store the results that a build sends in a cache; the cache's folder is a command-line argument."""
+    """Receive results from a build, and store them in the cache folder that a command-line argument names."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # Libraries must print to standard error, because standard output carries the answers.
     serve(sys.stdin.buffer, answers, Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""Turn the compiler options of a call of CuPy or cuda.core into the settings of a source.
+"""Turn the compiler options of a call of CuPy or cuda.core into settings of a [[source]] table.
 
 Pure.
 """
@@ -51,9 +51,9 @@ class _Option(NamedTuple):
 def with_settings(values: Mapping[str, Any], place: TableLocation, report: Report) -> dict[str, Any]:
     """Return the values of a [[source]] table.
 
-    A call of CuPy or cuda.core in `as` becomes settings.
+    If the table describes a call of CuPy or cuda.core (key `as`), the call's options become settings.
 
-    *report* is called with each problem, and with the path of its key inside the table.
+    The function *report* is called with each problem, and with the path of the wrong key inside the table.
     """
     front, written = values["as"], values.get("options", ())
     kept = {key: value for key, value in values.items() if key not in {"as", "options"}}
@@ -86,7 +86,7 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
 def _joined(first: OptionValue, second: OptionValue) -> OptionValue:
     """Return the value of an option that is set twice: both lists joined, or only the second value.
 
-    The result can have a value twice, because ptxas uses the last of two values.
+    A joined list may contain contradictory values: ptxas uses the last of them.
     """
     if isinstance(first, tuple) and isinstance(second, tuple):
         return (*first, *second)
@@ -122,7 +122,7 @@ def _is_option(front: str, written: Sequence[str]) -> bool:
 
 
 def _count(front: str, written: Sequence[str]) -> int:
-    """Return the number of options in an array of strings; 0 if one of the strings cannot be an option."""
+    """Return the number of options in an array of strings; 0 if any of the strings cannot be an option."""
     try:
         return len(parse_options(front, written))
     except ValueError:
@@ -130,7 +130,7 @@ def _count(front: str, written: Sequence[str]) -> int:
 
 
 def _meant(front: str, written: Sequence[str], index: int) -> str | None:
-    """Return a hint with the right form of a string that is not an option, or None."""
+    """Return a hint that corrects a string that is not an option; None if no correction is known."""
     apart = written[index].split()
     if _count(front, apart):
         whole = [*written[:index], *apart, *written[index + 1 :]]
@@ -144,7 +144,7 @@ def _meant(front: str, written: Sequence[str], index: int) -> str | None:
 def _values(
     options: Sequence[_Option], name: str, check: Callable[[str], Any], place: TableLocation, report: Report
 ) -> Iterator[Any]:
-    """Yield the checked values of all options that have this *name*, and report wrong values."""
+    """Yield the checked values of all options with the name *name*, and report wrong values."""
     for option in options:
         try:
             if option.name == name:
@@ -174,7 +174,8 @@ def _is_true(text: str) -> bool:
     return text != "false"  # the text is empty for a flag without a value
 
 
-# Functions that read the values of compiler options. The names are those of cuda.core's `ProgramOptions`.
+# Functions that read the values of compiler options. The options have the names of the fields of cuda.core's
+# `ProgramOptions`.
 _OPTIONS: Mapping[str, Callable[[str], object]] = {
     "std": str,
     "ofast_compile": str,
@@ -200,7 +201,7 @@ _CHECKS: Mapping[str, Callable[[str], Any]] = {
     "define": _macro,
     "include": value_checks.path,
     **{name: functools.partial(_checked, name) for name in _OPTIONS},
-    "max_register_count": int,  # with 300, NVRTC 13.5 makes other code than with 255 or without a number
+    "max_register_count": int,  # NVRTC 13.5 makes different code for 300 than for 255 or without a number
 }
 
 # How a call spells compiler options.
@@ -222,7 +223,7 @@ _SPELLED = {
 
 
 def _in_a_call(front: str, options: Mapping[str, OptionValue]) -> Iterator[str]:
-    """Yield options from pyproject.toml in the spelling of a call, without options that no call can have."""
+    """Yield options from pyproject.toml as strings for a call, without options that calls cannot have."""
     for name, value in options.items():
         spelled = _SPELLED.get(name, "")
         for each in value if isinstance(value, tuple) else (value,):

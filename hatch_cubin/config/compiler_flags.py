@@ -86,7 +86,7 @@ def with_values(words: Iterable[str], is_option: Callable[[str], bool]) -> list[
 
 
 def option_meant(flag: str) -> str:
-    """Return the option in pyproject.toml that replaces a flag of nvcc, or else the flag's name."""
+    """Return the option in pyproject.toml that replaces a flag of nvcc; the flag's name if no option does."""
     name = bare(flag)
     return _NAMES.get(name, name)
 

@@ -15,7 +15,7 @@ from .toml_positions import TableLocation
 from .value_checks import Macros, Variants, WrittenInstantiation
 
 if TYPE_CHECKING:
-    from typing_extensions import Self  # typing's own needs Python 3.11
+    from typing_extensions import Self  # Python's `typing` has this name only since Python 3.11
 
 __all__ = [
     "DEFAULT_SOURCES",
@@ -79,13 +79,13 @@ class ModuleRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompileSettings:
-    """The settings for one source: the project's settings, and those of the matching [[source]] tables.
+    """The settings for one source: the project's settings, merged with the matching [[source]] tables.
 
-    `Module` in `planning/unit_plan.py` inherits these fields. A new key of [[source]] tables that can change
-    compiled code becomes a field of SourceRule and a field of this class, and `merged_with` merges its
-    values. If only [[source]] tables have the key, `Config` and `ModuleRule` get its empty value as a
-    `ClassVar`, as for `instantiate`. A row in `keys/ingredients.py` then adds the key to cache keys, to
-    records, to the lock file and to the messages of `explain`.
+    `Module` in `planning/unit_plan.py` inherits these fields. To add a key of [[source]] tables that can
+    change compiled code, add a field to `SourceRule` and a field to `CompileSettings`, and merge the field's
+    values in `merged_with`. If only [[source]] tables have the new key, add an empty `ClassVar` to `Config`
+    and `ModuleRule`, as for `instantiate`. A row for the new key in `keys/ingredients.py` then adds the key
+    to cache keys, to records, to the lock file and to the messages of `explain`.
     """
 
     define: Macros = ()
@@ -94,7 +94,7 @@ class CompileSettings:
     instantiate: tuple[str, ...] = ()
 
     def merged_with(self, rule: Config | SourceRule | ModuleRule) -> Self:
-        """Return a copy of these settings, with values replaced by those of a [[source]] table (*rule*)."""
+        """Return a copy of these settings, changed by the values of a [[source]] table (*rule*)."""
         return replace(
             self,
             define=merge_macros(self.define, rule.define, rule.undefined),
@@ -126,7 +126,7 @@ class ProducerRule:
 class Config:
     """The project's checked configuration.
 
-    Values from environment variables have replaced values from pyproject.toml.
+    In this configuration, values from environment variables have replaced values from pyproject.toml.
     """
 
     archs: tuple[str, ...] = ("all-major",)
@@ -161,12 +161,13 @@ class Config:
     # The executor is never read from pyproject.toml: a change of the project must not send code to other
     # machines.
     executor: str | None = None
-    # the fraction of the results of other machines that this machine compiles again to compare them
+    # the fraction of other machines' results that this machine compiles again, to compare the results
     recheck: float = 0.0
-    # the top-level settings inherit no macros, so they cannot undefine any
+    # the top-level settings do not inherit macros, so there is nothing to undefine
     undefined: ClassVar[tuple[str, ...]] = ()
     instantiate: ClassVar[tuple[str, ...]] = ()  # Only [[source]] tables have this key.
-    # Each field that an environment variable or a command-line option sets, and the name that the user wrote.
+    # Maps each field that an environment variable or a command-line option sets to the name of this variable
+    # or option.
     replaced: Mapping[str, str] = field(default_factory=dict, compare=False)
     place: TableLocation = field(repr=False, compare=False)
 
@@ -180,17 +181,17 @@ class Config:
         """Return the libraries (such as CuPy) whose calls may load kernels from the wheel.
 
         If the project records calls, the result contains all libraries. To record a call of a library, the
-        wheel must already have the loader's file for this library. If the project has producers, the result
-        also contains all libraries, unless the producers run in this build.
+        wheel must already have the loader's file for this library. The result also contains all libraries if
+        the project has producers that do not run in this build.
         """
         is_unknown = bool(self.recorded) or (bool(self.producer) and not runs_producers)
         described = {rule.front for rule in self.source if rule.front}
         return described.union(FRONTS if is_unknown else ())
 
     def with_table(self, found: Problem) -> Problem:
-        """Return a problem with a longer hint: it names the table to which the user has to add the line.
+        """Return a problem whose hint also names the table to which the user has to add the line.
 
-        A problem that already has a line in this table keeps its hint, because the hint corrects that line.
+        A problem about a line of this table keeps its hint, because the hint corrects that line.
         """
         where, prefix, hint = found.where, f"under {self.place}: ", self.place.in_full(found.hint)
         is_in_table = where is not None and where.path == self.place.file and where != self.place.of()

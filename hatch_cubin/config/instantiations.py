@@ -24,7 +24,7 @@ _KERNEL = "kernel"
 
 
 def written_out(product: Mapping[str, object], most: int, report: Report) -> Iterator[str]:
-    """Yield the instantiations of a table in `instantiate`, varying the last placeholder first.
+    """Yield the instantiations of a table in `instantiate`; the values of the last placeholder vary fastest.
 
     Yield nothing if the table has a mistake, or describes more than *most* instantiations.
     """
@@ -128,7 +128,7 @@ def _compare(
 def _values(name: str, value: object, refuse: Callable[..., None]) -> Sequence[object]:
     """Return the values of a placeholder.
 
-    A range is returned as a range, because a list of its numbers may be too long.
+    For a text such as "0..31", return a `range`, because a list of the numbers may be too long.
     """
     if isinstance(value, list) and value:
         return _listed(name, value, refuse)

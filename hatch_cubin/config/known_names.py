@@ -9,7 +9,7 @@ from typing import Any
 
 from ..common.distribution_names import comparable_name
 
-WRAPPER = "hatch_cubin.backend"  # our build backend, which calls the build backend that pyproject.toml names
+WRAPPER = "hatch_cubin.backend"  # hatch-cubin's backend, which calls the build backend in pyproject.toml
 HOOK = "cubin"
 HATCHLING_KEYS = frozenset(  # keys of hatchling, which may be in the table of any hook
     ("dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features")
@@ -65,14 +65,14 @@ _INNER_KEYS = {
 _SWITCHES = {"active", "disable", "disabled", "enable", "enable-by-default", "enabled"}
 _ALIKE = {"cubin", "cubins", "hatchcubin", "hatchcubins"}
 _NAME = re.compile(r"[\w.-]+")
-_NEARLY = 0.84  # minimum similarity: low enough for misspellings, too high for the names of other projects
+_NEARLY = 0.84  # misspellings are more similar than this, and names of other projects less
 _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
 
 
 def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     """Return the TOML table at *path*, or an empty table if the table does not exist.
 
-    A value that is not a table also gives an empty table: other code reports this mistake.
+    If the value at *path* is not a table, return an empty table too, because other code reports this mistake.
     """
     value: Any = tables
     for key in path:
@@ -81,7 +81,7 @@ def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 
 
 def backend_meant(text: str) -> str | None:
-    """Return the build backend that a tool's or distribution's name means, such as 'flit_core', or None."""
+    """Return the build backend of a tool or distribution, such as 'flit_core' for 'flit', or None."""
     name = {"hatch": "hatchling"}.get(text, comparable_name(text))
     for tool, right in BACKENDS.items():
         if f"{tool}-".startswith(f"{name}-") or name.startswith(f"{tool}-"):
@@ -90,10 +90,11 @@ def backend_meant(text: str) -> str | None:
 
 
 def backend_of_tables(tool: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the table in `[tool]` that configures a build backend, and this build backend, or None.
+    """Return the header of the table in `[tool]` that configures a build backend, and the backend's name.
 
-    Projects with any build backend may have a `[tool.uv]` or `[tool.hatch]`, so only the settings
-    about builds are used. The result is None if there is a table of setuptools.
+    Projects with any build backend may have a `[tool.uv]` or `[tool.hatch]`, so these two tables count only
+    if they have settings about builds. Return None if no table configures a build backend, or if there is a
+    table of setuptools.
     """
     if "setuptools" in tool:
         return None
@@ -104,7 +105,7 @@ def backend_of_tables(tool: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def backend_of_tool(text: str) -> str:
-    """Return the build backend that the name of a tool, or a misspelling, means; *text* itself if unknown."""
+    """Return the build backend for the name of a tool or for a misspelling; *text* itself if unknown."""
     if not re.search("[.:]", text):
         return backend_meant(text) or text
     alike = (right for right in BACKENDS.values() if right.count(".") == text.count("."))
@@ -118,7 +119,7 @@ def is_misnamed_wrapper(text: str) -> bool:
 
 
 def key_meant(key: str, table: object = "") -> str | None:
-    """Return a hint with the right key for a name that setup scripts or CMake use for the same setting.
+    """Return a hint with the right key for a setting's name in setup scripts or CMake; None if unknown.
 
     *table* is "source", "module" or "producer" if the name is in a table such as `[[source]]`.
     """
@@ -132,8 +133,8 @@ def key_meant(key: str, table: object = "") -> str | None:
 def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield the path of each TOML table whose name is equal or similar to hatch-cubin or cubin.
 
-    Outside Hatch's settings, only the three upper levels are searched, because the name of a deeper table may
-    be a requirement.
+    Outside Hatch's settings, only the three upper levels are searched, because a deeper table may be named
+    after a requirement.
     """
     tools = (("tool", name) for name in inside(pyproject, "tool") if name != "hatch")
     for outer in ((), ("tool",), *tools):
@@ -143,7 +144,7 @@ def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator
 
 
 def misnamed_in_hatch_toml(tables: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the path of a table in hatch.toml whose header wrongly contains "tool" or "hatch", or None."""
+    """Return the path of a table in hatch.toml that wrongly begins with "tool" or "hatch", or None."""
     outer = {name: tables[name] for name in ("tool", "hatch") if name in tables}
     return next(_misnamed_in((), outer), None)
 
@@ -188,7 +189,7 @@ def build_tables(pyproject: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mappi
 
 
 def with_hatch_cubin(requires: object, usual: Iterable[str] = ("setuptools",)) -> list[object]:
-    """Return build requirements with hatch-cubin: correct its misspelled entry, or add a missing entry."""
+    """Return build requirements with hatch-cubin: correct a misspelled entry, or add the missing entry."""
     if isinstance(requires, str):  # several requirements in one text
         requires = re.split(r"[\s,]+(?=[A-Za-z])", requires)
     listed = requires if isinstance(requires, list) else [*usual]

@@ -6,8 +6,8 @@ import re
 
 from ..common.distribution_names import comparable_name
 
-# Parts of the CUDA toolkit, whose wheels have names that end in -cu12 for CUDA 12, and no suffix for CUDA 13.
-# Other libraries (cuDNN, NCCL, cuSPARSELt …), whose wheels have names that end in -cu12 and in -cu13.
+# Parts of the CUDA toolkit: the names of their wheels end in -cu12 for CUDA 12, and have no suffix for CUDA
+# 13. Other libraries (cuDNN, NCCL, cuSPARSELt …): the names of their wheels end in -cu12 or -cu13.
 _PARTS = frozenset(
     {
         *(f"cuda-{part}" for part in ("cccl", "cupti", "nvcc", "nvrtc", "profiler-api", "runtime")),
@@ -48,7 +48,7 @@ def without_headers(name: str) -> str | None:
 
 
 def requires_cuda_python(name: str) -> bool:
-    """Return whether a wheel with headers requires cuda-python without a version."""
+    """Return whether a wheel with headers requires any version of cuda-python."""
     return comparable_name(name) == "nvidia-cutlass"
 
 
@@ -71,10 +71,10 @@ def is_for_major(name: str, major: int) -> bool:
 
 
 def device_runtime(major: int) -> str:
-    """Return the entry of a module's `link` for the device runtime, which kernels need to launch kernels."""
+    """Return the entry of `link` for the device runtime, which kernels need to launch other kernels."""
     return f"{for_major('nvidia-cuda-runtime', major)}:**/libcudadevrt.a"
 
 
 def may_be_device_runtime(entry: str) -> bool:
-    """Return whether an entry of `link` may mean the device runtime, written like a flag or path of nvcc."""
+    """Return whether an entry of `link` looks like a flag or path of nvcc for the device runtime."""
     return _DEVICE_RUNTIME.search(comparable_name(entry)) is not None

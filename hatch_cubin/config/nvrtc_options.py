@@ -71,7 +71,7 @@ _REGISTERS = range(256)  # Ptxas ignores larger values.
 # Patterns for the values of these options. The patterns match every value that the compilers know, and no
 # text that could become several arguments.
 PATTERNS: Mapping[str, str] = {
-    # C++03 is not allowed, because our scanner reads raw strings, which C++03 does not have
+    # C++03 is not allowed, because hatch-cubin's scanner always reads raw strings, which C++03 does not have
     "std": r"c\+\+(?:11|14|17|20|23)",
     "optimization_info": "inline",
     "ofast_compile": "0|min|mid|max",

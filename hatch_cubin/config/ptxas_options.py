@@ -1,12 +1,12 @@
 """The options of ptxas that a project may set, and the values that each option accepts. Pure.
 
-The options in this module only change code and warnings. ptxas knows more options than its help shows, and
-some of them create files. All other options are rejected.
+The allowed options only change code and warnings. All other options are rejected: ptxas knows more options
+than its help shows, and some of these options create files.
 
 Measured with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5: each string of the array `ptxas-options`
-is one option. No release accepts an abbreviated name of an option, or several options in one string. But if
-an option has no value and needs one, ptxas takes the next string of the array as the value. ptxas reads a
-string without a hyphen as the name of a file.
+is one option. No release accepts an abbreviated name of an option, or several options in one string. If the
+value of an option is missing, ptxas takes the next string of the array as the value. ptxas reads a string
+without a hyphen as the name of a file.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ _REASONS = {
 
 
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
-    """Return a dict from each spelling of each option to the option's value.
+    """Return a dict that maps each spelling of an option (long and short) to a value for this option.
 
-    *names* maps values to options.
+    *names* maps each value to a list of options that have this value.
     """
     by_spelling: dict[str, str] = {}
     for value, group in names.items():
@@ -99,7 +99,7 @@ _SEE_REFERENCE = (
 
 
 def is_allowed(option: str) -> bool:
-    """Return whether a project can set an option of ptxas with its value."""
+    """Return whether a project can set an option of ptxas, such as `--maxrregcount=64`."""
     return re.fullmatch(PATTERN, option) is not None
 
 
@@ -123,7 +123,7 @@ def check(option: str) -> str:
 
 
 def hint(option: str, *, alone: bool = False) -> str | None:
-    """Return a hint for a wrong option of ptxas: the likely correct option, or the page with all options.
+    """Return a hint for a wrong option of ptxas: the likely correct option, or where to find all options.
 
     *alone* is true if the user wrote the option as a string and not as an element of an array. If this string
     contains several options, the hint shows an array.
@@ -135,7 +135,7 @@ def hint(option: str, *, alone: bool = False) -> str | None:
         return None
     if name in ALLOWED:
         return _of_value(name)
-    # for a text longer than any option, regular expressions and guesses would be slow
+    # regular expressions and guesses would be slow for a text that is longer than any option
     if len(option) > _LONGEST:
         return _SEE_REFERENCE
     import difflib

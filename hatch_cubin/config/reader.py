@@ -100,7 +100,7 @@ class _Reader:
         return values
 
     def has_placeholder(self, key: str, value: object, path: tuple[str | int, ...]) -> bool:
-        """Report each placeholder of a hint in the value of *key*, and return whether there is one."""
+        """Report each "…" in the value of *key* that was copied from a hint; return whether there is one."""
         placeholders = [*_placeholders(value, path)]
         for place, text in placeholders:
             what = f"{key}: {text!r} still contains a placeholder"
@@ -118,7 +118,7 @@ class _Reader:
     ) -> None:
         """Add a problem for a value that a check rejected with *error*.
 
-        *what* is the whole message of the problem.
+        *what* is the text of the message.
         """
         found = problem("invalid-value", what, hint=hint)
         if isinstance(error, RefusedValueError):
@@ -260,9 +260,9 @@ def _file_above(path: str, _reader: _Reader) -> str | None:
 
 
 def _placeholders(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each text in a value that still contains a placeholder copied from a hint, with its path.
+    """Yield each text in a value that still contains a placeholder copied from a hint, and the text's path.
 
-    Tables inside an array are skipped here, because the reader checks their keys later, one by one.
+    The function skips tables inside an array, because the reader checks the keys of such tables later.
     """
     if isinstance(value, str):
         is_macro = not {"define", "variants"}.isdisjoint(path)  # the text "..." is also valid C++
@@ -276,7 +276,7 @@ def _placeholders(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[
 
 
 def _short_line(text: str) -> str:
-    """Return *text* as one short printable line: a value or a quoted key may contain any character."""
+    """Return *text* as one short printable line, because values and quoted keys may contain any character."""
     return _cut("".join(char if char.isprintable() else repr(char)[1:-1] for char in _cut(text)))
 
 
@@ -285,9 +285,9 @@ def _cut(text: str) -> str:
 
 
 class ArrayCheck:
-    """Checks each string of an array, and reports a wrong string with a hint from the function *about*.
+    """Checks each string of an array. The function *about* returns the hint for a wrong string.
 
-    *further* is a check that also depends on other keys.
+    The function *further* is a second check of each string, which also depends on other keys.
     """
 
     def __init__(
@@ -423,7 +423,7 @@ def _option_table(
 def _options_of_source(
     value: object, reader: _Reader, path: tuple[str | int, ...]
 ) -> dict[str, nvrtc_options.OptionValue] | tuple[str, ...] | str:
-    """Check the options of a source: a table, or, if the table has the key `as`, the array of a call."""
+    """Check the options of a source: a table, or an array of strings if the table has the key `as`."""
     if "as" not in reader.beside:
         return _option_table(value, reader, path)
     if isinstance(value, str):
@@ -434,7 +434,7 @@ def _options_of_source(
 def _with_call(values: dict[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> dict[str, Any]:
     """Return the values of a [[source]] table.
 
-    A call of CuPy or cuda.core in `as` becomes settings.
+    If the table describes a call of CuPy or cuda.core (key `as`), the call's options become settings.
     """
     if "as" not in values:
         return values
@@ -554,7 +554,8 @@ def _report_replaced_settings(
 ) -> None:
     """Report each setting that a later [[source]] table with the same `path` replaces.
 
-    Tables with different paths may replace each other's settings: the first path may match more sources.
+    A setting that a table with a different path replaces is not reported, because the first path may match
+    more sources.
     """
     from .toml_lines import literal, setting  # lazy import: needed only to report mistakes
 
@@ -585,7 +586,7 @@ def _producers(value: object, reader: _Reader, path: tuple[str | int, ...]) -> t
 
 
 def _python_file(value: object, reader: _Reader, path: tuple[str | int, ...]) -> str:
-    """Check the path of a producer's Python file; suggest the right lines for a name like "demo.gen:make"."""
+    """Check the path of a producer's Python file; if it is like "demo.gen:make", suggest the right lines."""
     module, _colon, call = str(value).partition(":")
     stem = module.removesuffix(".py")
     files = [f"{top}{stem if '/' in stem else stem.replace('.', '/')}.py" for top in ("", "src/")]
@@ -605,7 +606,7 @@ def _array(
 ) -> tuple[dict[str, Any], ...]:
     """Return the valid tables of an array of tables.
 
-    *required* are the keys that each table must have, with examples.
+    *required* maps the keys that each table must have to example lines.
     """
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")
@@ -628,7 +629,7 @@ def _array(
 
 
 def _path_with_template(table: Mapping[str, Any], reader: _Reader) -> dict[str, str]:
-    """Return the line `path = …` with the source that defines a table's first instantiated template."""
+    """Return the line `path = …` with the source that defines the first template of `instantiate`."""
     from .toml_lines import setting  # lazy import: needed only to report mistakes
 
     entries = table.get("instantiate")
@@ -644,9 +645,10 @@ def _undefined(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _report_contradictions(values: Mapping[str, Any], reader: _Reader, path: tuple[str | int, ...]) -> None:
-    """Report each macro that the configuration defines in two contradictory ways.
+    """Report each macro for which `define` has no effect.
 
-    Either the option `undefine-macro` removes the macro again, or `variants` gives the macro other values.
+    A macro in `define` has no effect if the option `undefine-macro` removes the macro again, or if `variants`
+    gives the macro other values.
     """
     undefined = values.get("options", {}).get("undefine_macro", ())
     undefined = {undefined} if isinstance(undefined, str) else {*undefined}

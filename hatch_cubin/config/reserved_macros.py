@@ -1,8 +1,8 @@
 """Macros that a project cannot define: names in NVRTC's built-in header, and NVRTC's own macros.
 
-Measured with NVRTC 12.9.86, 13.0.88 and 13.5.37: an empty kernel does not compile if one of NAMES is defined
-as `4`, `float` or `1`. With `__GNUC__` defined, only the last two releases fail. Names of the CUDA runtime
-(`cuda…`) are left out, because projects do not define such macros.
+Measured with NVRTC 12.9.86, 13.0.88 and 13.5.37: an empty kernel does not compile if any name in NAMES is
+defined as `4`, `float` or `1`. If `__GNUC__` is defined, only NVRTC 13.0.88 and 13.5.37 fail. Names of the
+CUDA runtime (`cuda…`) are left out, because projects do not define such macros.
 """
 
 from __future__ import annotations
@@ -102,5 +102,5 @@ PREDEFINED = re.compile(
     """,
     re.VERBOSE,
 )
-# The keys in pyproject.toml that set the values of two predefined macros.
+# Maps two predefined macros to the keys in pyproject.toml that set their values.
 BY_KEY = {"__CUDA_ARCH__": "archs", "__cplusplus": "options.std"}

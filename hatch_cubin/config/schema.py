@@ -1,8 +1,8 @@
 """The JSON schemas of hatch-cubin's settings, for tools that check a pyproject.toml without a build.
 
-`table.schema.json` describes only the tables of hatch-cubin. `tests/schemas.py` writes this file from the
-keys that `reader.py` reads. `python -m hatch_cubin.config.schema` prints the schema of a whole
-pyproject.toml, which includes hatch-cubin's settings.
+The file `table.schema.json` describes only the tables of hatch-cubin. `tests/schemas.py` writes
+`table.schema.json` from the keys that `reader.py` reads. `python -m hatch_cubin.config.schema` prints the
+schema of a whole pyproject.toml, which includes hatch-cubin's settings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def of_tool(_name: str) -> Schema:
 
 
 def of_pyproject() -> Schema:
-    """Return the schema of a pyproject.toml: it describes hatch-cubin's tables and allows everything else."""
+    """Return a schema for pyproject.toml that describes hatch-cubin's tables and allows everything else."""
     table = of_tool("hatch-cubin")
     definitions = table.pop("definitions")
     head = {key: table.pop(key) for key in ("$schema", "$id", "title")}

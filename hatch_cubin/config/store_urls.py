@@ -54,6 +54,6 @@ def parse(value: object) -> Url:
 def is_here(url: Url) -> bool:
     """Return whether a remote store is on this machine.
 
-    Nobody can intercept requests to such a store.
+    Requests to a store on this machine cannot be intercepted.
     """
     return url.host in {"localhost", "127.0.0.1", "[::1]"}

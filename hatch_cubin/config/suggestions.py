@@ -82,7 +82,7 @@ def line(key: str, value: object) -> str | None:
     with contextlib.suppress(TypeError, ValueError):  # a number that has too many digits to be printed
         meant = _meant(key, value)
     elsewhere = _flags_of_other_keys(value) if key == "options" else []
-    if key == "options" and meant == {}:  # no flag is an option of NVRTC
+    if key == "options" and meant == {}:  # none of the flags is an option of NVRTC
         return "; ".join(elsewhere) or "these flags would change nothing: leave 'options' out"
     if meant is not None:
         shown = _line(key, meant)
@@ -105,8 +105,8 @@ def _line(key: str, meant: object) -> str | None:
 def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
     """Return a hint for an unknown option, or for an option with a wrong value: the likely correct line.
 
-    The suggested line contains all correct options of the project. If the options have their own header, as
-    in `[….options]` (*below*), the suggested line contains only the option *key*.
+    The suggested line contains all options of the table that are correct or can be corrected. If the options
+    have their own header, as in `[….options]` (*below*), the suggested line contains only the option *key*.
     """
     correct = _correctable(values, _correct_option)
     return _suggested_line("options", key, correct, below=below) or compiler_flags.meaning(key)
@@ -115,8 +115,8 @@ def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None
 def variable(name: str, field: str, text: str, check: Callable[[str], Any] | None) -> str | None:
     """Return a hint for an environment variable with a wrong value: the likely correct value.
 
-    *field* is the field of `Config` that the variable sets. *check* is the check of the value, or None for a
-    variable that can only be on or off.
+    *field* is the field of `Config` that the variable sets. *check* is the function that checks the value;
+    None for a variable that can only be on or off.
     """
     if name in SWITCHES:
         switch = _SWITCHES.get(text.strip().strip("'\"").lower())
@@ -147,7 +147,7 @@ def _seconds(text: str) -> str | None:
 
 
 def macro(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
-    """Return a hint for a macro that cannot be defined: the likely correct line, as for `option`.
+    """Return a hint for a macro that cannot be defined: the likely correct line.
 
     If the value contains several macros, as in `4 -DM=3`, the suggested line contains each of them.
     """
@@ -203,7 +203,7 @@ def _correct_macro(key: str, value: object) -> tuple[str, object] | None:
 
 
 def _correct_option(key: str, value: object) -> tuple[str, object] | None:
-    """Return the name and value of an option, corrected if necessary, or None if no correction is known."""
+    """Return the correct name and value of an option; None if they are wrong and no correction is known."""
     name = compiler_flags.option_meant(key)
     if (kind := name.replace("-", "_")) not in nvrtc_options.ALLOWED:
         return None
@@ -250,7 +250,7 @@ def _option(name: str, value: object) -> object:
 
 
 def _numbers(value: object) -> list[int] | None:
-    """Return the numbers in diagnostics such as '#177-D', the form that compilers print."""
+    """Return the numbers in names of diagnostics such as '#177-D', the form that compilers print."""
     items = value if isinstance(value, list) else re.split(r"[\s,]+", str(value))
     matches = [re.fullmatch(r"#?([0-9]{1,9})(?:-D)?", str(item), re.IGNORECASE) for item in items]
     return [int(match[1]) for match in matches if match] if all(matches) else None
@@ -276,7 +276,7 @@ def _meant(key: str, value: object) -> Any:
 
 
 def _call(value: object) -> str | None:
-    """Return the function in texts such as 'make()' and 'src/demo/gen.py:make', but not a method."""
+    """Return the function's name in a text such as 'make()' or 'src/demo/gen.py:make'; None for a method."""
     name = re.sub(r"^(def )?(.*:)?\s*|\s*\(\)$", "", str(value))
     return name if name.isidentifier() else None
 
@@ -335,7 +335,7 @@ def _plain(value: object) -> str:
 
 
 def _define(value: object) -> dict[str, Any] | None:
-    """Return the macros that texts such as `-DN=4`, or an array of tables, define."""
+    """Return the macros that are defined by texts such as `-DN=4`, or by an array of tables."""
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not items:
         return None
@@ -381,14 +381,14 @@ def _are_options(names: Iterable[str]) -> bool:
 
 
 def _flags_of_other_keys(value: object) -> list[str]:
-    """Return hints for those flags of nvcc that another key than `options` replaces."""
+    """Return hints for flags of nvcc that correspond to keys of pyproject.toml other than `options`."""
     flags = [flag for flag in _flags(value) if flag.startswith("-")]
     meanings = (_other_meaning(each) for each in flags if not compiler_flags.has_no_effect(each))
     return [*dict.fromkeys(filter(None, meanings))]
 
 
 def _other_meaning(flag: str) -> str | None:
-    """Return a hint for a flag of nvcc that another key than `options` replaces; None for other flags."""
+    """Return a hint for a flag of nvcc that corresponds to a key other than `options`, or else None."""
     return None if _are_options([compiler_flags.option_meant(flag)]) else compiler_flags.meaning(flag)
 
 
@@ -399,7 +399,7 @@ def _typed(text: str | None) -> Any:
 
 
 def _variants(value: object) -> dict[str, list[Any]] | None:
-    """Return the values of each macro from a value of `variants` that has the wrong form."""
+    """Return the values of each macro in `variants`, although `variants` was written in a wrong form."""
     tables = value if isinstance(value, list) else [value]
     found: dict[str, list[Any]] = {}
     for table in tables:
@@ -437,7 +437,7 @@ def _archs(text: str) -> tuple[str, ...]:
 
 
 def _toolkit(value: object) -> str | None:
-    """Return the release of CUDA that a text names, or the nearest known release."""
+    """Return the release of CUDA that a text means: the same release, or the nearest known release."""
     text = str(value).lower()
     if text in {"latest", "newest", "cuda", "*", "pip", "wheel", "wheels"}:
         return str(max(value_checks.CUDA))
@@ -458,7 +458,7 @@ def _toolkit(value: object) -> str | None:
 
 
 def _source_roots(value: object) -> dict[str, str] | None:
-    """Return source roots for folders that are listed without names: each root is named like its folder."""
+    """Return source roots for folders that are listed without names. A root gets the name of its folder."""
     folders = [value] if isinstance(value, str) else value
     if not isinstance(folders, list) or not folders:
         return None
@@ -469,7 +469,7 @@ def _source_roots(value: object) -> dict[str, str] | None:
 
 
 def above(path: str, *, is_file: bool = False) -> str | None:
-    """Return a hint for a path outside the project: the entry of `source-roots` for the path's folder."""
+    """Return a hint for a path outside the project: how to add the path's folder to `source-roots`."""
     match = re.fullmatch(r"((?:\.\./)+([^\W_][\w.-]*))(/.*)?", path)
     if match is None:
         return None

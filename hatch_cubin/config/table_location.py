@@ -75,11 +75,11 @@ Folder = str | os.PathLike[str]
 
 
 class NoTableError(ConfigError):
-    """The project's build backend finds no configuration of hatch-cubin where it looks for the configuration.
+    """Raised if hatch-cubin's table is not in the place that the project's build backend reads.
 
     *place* is the location where the build backend looks for the configuration. *unread* is the location of a
-    table that the build backend does not read, if there is one. *alternative* is advice that follows the
-    advice to rename the table.
+    table that the build backend does not read, if there is one. *alternative* is a second piece of advice,
+    which follows the advice to rename the table.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ def is_hidden(unread: TableLocation, right: TableLocation) -> bool:
 
 
 def hidden(unread: TableLocation, right: TableLocation) -> Problem:
-    """Return the problem that Hatch ignores a table of pyproject.toml because of hatch.toml."""
+    """Return a problem: because of hatch.toml, Hatch ignores a table of pyproject.toml."""
     part = f"[{right.table[0]}]"
     what = f"Hatch does not read {unread}, because {part} in {_HATCH_TOML} replaces this table"
     return problem("table-in-wrong-place", what, unread.of(), f"move this table to {_HATCH_TOML}, as {right}")
@@ -140,7 +140,7 @@ def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
 def hatch_table(
     root: Folder, build: Mapping[str, Any], target: str
 ) -> tuple[Mapping[str, Any], TableLocation]:
-    """Return Hatch's first existing table for hatch-cubin: for wheels, for all targets, or for *target*."""
+    """Return hatch-cubin's table in Hatch's settings: the table for wheels, all targets or *target*."""
     path = _hook_path(build, target)
     if path is None:
         unread = unread_table(root, HATCH_BACKENDS[0])
@@ -197,7 +197,7 @@ def has_own_table(root: Folder) -> bool:
 
 
 def unread_table(root: Folder, backend: str) -> TableLocation | None:
-    """Return the location of a table that the project's build backend does not read."""
+    """Return the location of a table for hatch-cubin that the build backend does not read, or None."""
     pyproject = _read(root, _PYPROJECT)
     settings = _hatch_settings(root, pyproject)
     path = _hook_path(inside(settings, "build"), "sdist")
@@ -232,7 +232,7 @@ def _misnamed_in_hatch_toml(root: Folder) -> TableLocation | None:
 def misnamed_hook(root: Folder, name: str) -> ConfigError:
     """Return the error for a misspelled name of hatch-cubin's hook for Hatch.
 
-    Its hint has the right name.
+    The hint of the error contains the right name.
     """
     build = inside(_hatch_settings(root, _read(root, _PYPROJECT)), "build")
     targets = inside(build, "targets")
@@ -261,7 +261,7 @@ def _own_place(root: Folder) -> TableLocation:
 
 
 def _hook_path(build: Mapping[str, Any], target: str) -> tuple[str, ...] | None:
-    """Return the path of the hook's table in Hatch's `build` table, or None if it does not exist."""
+    """Return the path of the hook's table in Hatch's `build` table, or None if there is no such table."""
     places: list[tuple[str, ...]] = [("targets", "wheel"), (), ("targets", target)]
     return next(((*path, "hooks", HOOK) for path in places if HOOK in inside(build, *path, "hooks")), None)
 
@@ -361,7 +361,8 @@ def _checked(root: Folder, table: Any, place: TableLocation) -> tuple[Mapping[st
 def _refuse_wrong_headers(root: Folder, place: TableLocation) -> None:
     """Raise ConfigError for tables with wrong headers that the user meant for hatch-cubin.
 
-    Wrong headers are misspelled headers, and headers such as `[[source]]`, which the documentation shortens.
+    Wrong headers are misspelled headers, and shortened headers such as `[[source]]`, as the documentation
+    writes them.
     """
     pyproject = _read(root, _PYPROJECT)
     wrong = [
@@ -391,7 +392,7 @@ def _refuse_wrong_headers(root: Folder, place: TableLocation) -> None:
 
 
 def _is_hook_path(path: tuple[str, ...]) -> bool:
-    """Return whether Hatch reads the table at *path* as a hook of hatch-cubin, for some target."""
+    """Return whether Hatch reads the table at *path* as a hook of hatch-cubin, for at least one target."""
     outer = ("tool", "hatch", "build")
     return path in {(*outer, *target, "hooks", HOOK) for target in ((), ("targets", *path[4:5]))}
 

@@ -1,6 +1,6 @@
 """Change settings in a TOML text without changing anything else: comments, layout and line ends.
 
-Each function parses its result, to check that nothing except the requested setting has changed.
+Each function parses the changed text, to check that only the requested setting has changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def add_settings(text: str, table: Sequence[str], settings: Sequence[Setting]) -
 
 
 def add_items(text: str, array: Sequence[str], items: Sequence[str]) -> str:
-    """Return *text* with *items*, in TOML, added to an array.
+    """Return *text* with *items* added to an array. Each item is a TOML text.
 
     Raise ValueError if the items cannot be added.
     """
@@ -67,7 +67,7 @@ def remove_key(text: str, key: Sequence[str]) -> str:
 
 
 def _shortened(text: str, start: int, end: int) -> Iterator[str]:
-    """Yield the text without the lines of a range, and then without the range and a comma beside it."""
+    """Yield the text without all lines of a range, and then without the range and the comma next to it."""
     yield text[: text.rfind("\n", 0, start) + 1] + text[(text.find("\n", end) + 1) or len(text) :]
     yield re.sub(r",?\s*\Z", "", text[:start]) + text[end:]
     yield text[:start] + re.sub(r"\A\s*,?", "", text[end:])
@@ -81,7 +81,7 @@ def _span(text: str, key: Sequence[str]) -> tuple[int, int]:
 
 
 class _Spans(Scanner):
-    """Finds the start and end of each value, and the end of the header line of each table, in a TOML text."""
+    """Finds, in a TOML text, the start and end of each value, and the end of each table's header line."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -102,7 +102,7 @@ class _Spans(Scanner):
 
 
 def _candidates(text: str, table: Sequence[str], settings: Sequence[Setting]) -> Iterator[str]:
-    """Yield the text with *settings* in each possible position, the most readable result first."""
+    """Yield candidates: the text with *settings* in each possible position, the most readable text first."""
     yield f"{_with_line_end(text)}[{'.'.join(table)}]\n{''.join(_lines(settings))}"
     spans = _Spans(text)
     for length in reversed(range(len(table) + 1)):
@@ -124,7 +124,7 @@ def _lines(settings: Sequence[Setting], inner: str = "") -> Iterator[str]:
 
 
 def _with_line_end(text: str, *, blank: bool = True) -> str:
-    """Return *text* with a line end, followed by an empty line if *blank* is true.
+    """Return *text* with a line end; if *blank* is true, add an empty line.
 
     An empty text is returned unchanged.
     """
@@ -157,7 +157,7 @@ def _lengthened(text: str, spans: _Spans, array: Path, count: int, items: Sequen
 
 
 def _with_tables(text: str, array: Sequence[str], items: Sequence[Mapping[str, str]]) -> str:
-    """Return the text of a TOML file with a `[[table]]` appended for each item."""
+    """Return the text of a TOML file with one more `[[table]]` at the end for each item."""
     for item in items:
         pairs = "".join(f'{key} = "{value}"\n' for key, value in item.items())
         text = f"{_with_line_end(text)}[[{'.'.join(array)}]]\n{pairs}"
@@ -165,7 +165,7 @@ def _with_tables(text: str, array: Sequence[str], items: Sequence[Mapping[str, s
 
 
 def _first_equal(text: str, expected: Mapping[str, Any], candidates: Iterator[str]) -> str:
-    """Return the first candidate that parses to exactly *expected*."""
+    """Return the first candidate text that parses to exactly *expected*."""
     only_crlf = "\r\n" in text and not re.search("(?<!\r)\n", text)
     for candidate in candidates:
         result = re.sub("(?<!\r)\n", "\r\n", candidate) if only_crlf else candidate

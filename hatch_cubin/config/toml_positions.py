@@ -33,7 +33,7 @@ _STRING = re.compile(
 _SCALAR = re.compile(r"[^,\]}#\n]*")
 
 
-# cached, because every message about the same file needs the lines of its keys
+# cached, because every message about the same file needs the lines of the file's keys
 @functools.lru_cache(maxsize=8)
 def key_lines(text: str) -> Mapping[Path, int]:
     """Return the line of every table, key and array element of *text*, which must be valid TOML."""
@@ -45,7 +45,7 @@ def broken_line(text: str) -> int | None:
     starts = [match.start() for match in _STATEMENT.finditer(text)]
     if not starts or not _is_toml(text[: starts[0]]):
         return None
-    first, end = 0, len(starts)  # the text before the statement *first* is valid TOML
+    first, end = 0, len(starts)  # the text before the statement with the number `first` is valid TOML
     while end - first > 1:
         middle = (first + end) // 2
         first, end = (middle, end) if _is_toml(text[: starts[middle]]) else (first, middle)
@@ -86,7 +86,7 @@ class TableLocation:
         return Location(self.file, line_of(self._lines, (*self.table, *path)))
 
     def has(self, *path: str | int) -> bool:
-        """Return whether hatch-cubin's table has a key."""
+        """Return whether hatch-cubin's table contains the key at *path*."""
         return (*self.table, *path) in self._lines
 
     def is_header(self, *path: str | int) -> bool:
@@ -105,19 +105,19 @@ class TableLocation:
 
     @property
     def headers(self) -> list[str]:
-        """The headers of hatch-cubin's table and of the tables inside it, as in the file."""
+        """The headers of hatch-cubin's table and its inner tables, as they are written in the file."""
         size, rows = len(self.table), self.text.splitlines()
         numbers = sorted({line for path, line in self._lines.items() if path[:size] == self.table})
         found = (rows[number - 1].partition("#")[0].strip() for number in numbers)
         return [*dict.fromkeys(header for header in found if header.startswith("["))] or [str(self)]
 
     def renamed(self, right: TableLocation) -> str:
-        """Return how to rename each header of this table for the table *right*, in the form "A to B"."""
+        """Return how to rename this table and its inner tables to *right*: "A to B" for each header."""
         old, new = (".".join(each.table) for each in (self, right))
         return " and ".join(f"{header} to {header.replace(old, new)}" for header in self.headers)
 
     def path_in_project(self, path: str) -> str | None:
-        """Return an absolute path as a path relative to the project, or None if it is outside the project."""
+        """Return an absolute path relative to the project, or None if the path is outside the project."""
         drives = {os.path.splitdrive(each)[0] for each in (path, self.root or "")}
         if self.root is None or not os.path.isabs(path) or len(drives) > 1:
             return None
@@ -125,7 +125,7 @@ class TableLocation:
         return None if inner.split("/")[0] in {os.pardir, os.curdir} else inner
 
     def is_folder(self, path: str) -> bool:
-        """Return whether the project has a folder at this path, if the project's folder is known."""
+        """Return whether the project has a folder at this path; False if the project's place is unknown."""
         return self.root is not None and os.path.isdir(os.path.join(self.root, path))
 
     def source_with(self, name: str) -> str | None:
@@ -140,7 +140,7 @@ class TableLocation:
         return None
 
     def is_file(self, path: str) -> bool:
-        """Return whether the project has a file at this path, if the project's folder is known."""
+        """Return whether the project has a file at this path; False if the project's place is unknown."""
         return self.root is not None and os.path.isfile(os.path.join(self.root, path))
 
     @property
@@ -215,7 +215,7 @@ class Scanner:
         return path
 
     def _inside_arrays(self, keys: Path, *, new: bool) -> Path:
-        """Insert the index of the current element after each key that names an array of tables."""
+        """Insert an index after each key that names an array of tables: the number of the current table."""
         path: Path = ()
         for position, key in enumerate(keys):
             path = (*path, key)

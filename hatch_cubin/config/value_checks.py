@@ -22,7 +22,7 @@ from .known_names import BACKENDS, WRAPPER, is_misnamed_wrapper
 Macros = tuple[tuple[str, str], ...]
 Variants = tuple[tuple[str, tuple[str | None, ...]], ...]  # None: the macro is not defined
 
-MAX_VARIANTS = 100_000  # a source may have this many variants, and this many template instantiations
+MAX_VARIANTS = 100_000  # the most variants, and the most template instantiations, of a source
 WHOLE = range(-(2**63), 2**64)  # the integers that fit into a type of the compiler
 _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
     f"{letter}{infix}B": base**power
@@ -51,7 +51,7 @@ _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
 class WrittenInstantiation(NamedTuple):
-    """The number of an entry of `instantiate` that describes an instantiation, and its text or table."""
+    """An entry of `instantiate`: its number, and the text or table that the user wrote."""
 
     entry: int
     written: str | Mapping[str, Any]
@@ -123,7 +123,7 @@ def remote_of_variable(text: str) -> str | None:
 
 
 def executor(text: str) -> str:
-    """Check the value for an executor, which compiles on other machines: the URL of a cluster, or a function.
+    """Check the value that sets an executor for other machines: the URL of a cluster, or a function.
 
     If ',local' follows the URL, this machine compiles when no worker of the cluster can compile.
     """
@@ -195,12 +195,12 @@ def _has_wrong_zeros(number: int) -> bool:
 
 
 def _arch_meant(text: str) -> str:
-    """Return the end of a message about a text that is not an arch: archs that the user may mean."""
+    """Return the end of a message about an unknown arch: the archs that the user may mean."""
     from ..common import gpu_names  # lazy import: needed only to report mistakes
 
     if meant := gpu_names.archs_meant(text):
         return f", did you mean {', '.join(map(repr, meant))}?"
-    is_number = any(map(str.isdigit, text))  # no group of archs, such as all-major, has a name with digits
+    is_number = any(map(str.isdigit, text))  # groups of archs, such as all-major, have no digits
     question = None if is_number else guess(text.lower(), arch_names.GROUPS)
     return f", {question}" if question else f"; write {_SOME_ARCHS}"
 
@@ -249,7 +249,7 @@ def jobs(value: object) -> int:
 def size(value: object) -> int:
     """Return the number of bytes of a size such as '2 GiB'.
 
-    A number without a unit is rejected: users mean gigabytes, and a cache of 2 bytes would always be empty.
+    A number without a unit is rejected: a user who writes 2 means 2 GB, but the cache would get 2 bytes.
     """
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) *([KMGT]?i?B?)", string(value))
     if match and not match[2]:
@@ -272,7 +272,7 @@ def place(value: object) -> str:
 
 
 def leads_out(text: str) -> bool:
-    """Return whether a relative path leads out of its folder, or is not relative, on any operating system."""
+    """Return whether a path may leave the folder to which it is relative, on any operating system."""
     parts = text.replace("\\", "/").split("/")
     return text.startswith(("/", "\\", "~")) or ":" in parts[0] or ".." in parts
 
@@ -342,7 +342,7 @@ def folder_above(value: object) -> str:
 
 
 def root_name(text: str, others: Iterable[str]) -> str:
-    """Check the name of a source root, which must differ from the names *others*."""
+    """Check the name of a source root; the name must not be in *others*."""
     if not re.fullmatch(r"[^\W_](?:[\w.-]*[\w-])?", text):
         raise ValueError("must be named like one plain folder, such as 'csrc'")
     if text.casefold() in map(str.casefold, others):
@@ -469,7 +469,7 @@ def macro_name(text: str) -> None:
 
 
 def macro_text(value: object) -> str | None:
-    """Return a macro's value as text: "1" for true, a number as in Python, None for false (undefined)."""
+    """Return a macro's value as text, such as "1" for true; None for false (the macro is undefined)."""
     if isinstance(value, bool):
         return "1" if value else None
     if value in WHOLE if isinstance(value, int) else isinstance(value, float) and math.isfinite(value):
@@ -496,7 +496,7 @@ def once(items: Sequence[object]) -> tuple[str | None, ...]:
 
 
 def product_meant(text: str) -> str | None:
-    """Return the table for an entry of `instantiate` such as `scale<{T}>`; None for the name of a kernel."""
+    """Return a hint to write an entry such as `scale<{T}>` as a table; None if it is a kernel's name."""
     values: dict[str, Sequence[str | int]] = {}
 
     def placeholder(match: re.Match[str]) -> str:

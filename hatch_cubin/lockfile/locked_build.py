@@ -57,7 +57,9 @@ def evaluate(
     if lock is None:
         if project.is_switched_on(lock_format.SWITCH):
             what = f"there is no cubin.lock, and {project.as_written(lock_format.SWITCH)} is set"
-            raise LockError(problem("lock-missing", what, hint="run 'hatch-cubin lock' to write the lock"))
+            raise LockError(
+                problem("lock-missing", what, hint="run 'hatch-cubin lock', and commit the lock file")
+            )
         return None
     plan = lock_comparison.plan_by_lock(lock, project, sources)
     refuse_if_locked(project, plan.changes)

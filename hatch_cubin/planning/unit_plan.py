@@ -594,7 +594,7 @@ def _linked_for(
         if arch_for_source(text, Target(arch.real, target.named), toolchain, notes) is None:
             return None
     if not arch_names.is_supported(arch, toolchain.supported, families=toolchain.families):
-        raise ConfigError(unsupported_arch(arch, toolchain))
+        raise ConfigError(unsupported_arch(arch, toolchain, module.targets))
     if arch.is_ptx and (link.mode == "rdc" or link.texts or link.files):
         if not target.named:
             notes.append(f"{module.base}: not built for {arch}: {_NO_PTX}")
@@ -693,7 +693,7 @@ def arch_for_source(
             )
             return None
     if not arch_names.is_supported(arch, toolchain.supported, families=toolchain.families):
-        raise ConfigError(unsupported_arch(arch, toolchain))
+        raise ConfigError(unsupported_arch(arch, toolchain, module.targets if module else ()))
     return arch
 
 
@@ -749,15 +749,21 @@ def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
     return f"the sources are {', '.join(paths[:5])}{' …' * (len(paths) > 5)}" if paths else None
 
 
-def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:
-    """Return the problem of an arch that the toolkit cannot compile for."""
+def unsupported_arch(arch: Arch, toolchain: Toolchain, targets: Sequence[Target] = ()) -> Problem:
+    """Return the problem of an arch that the toolkit cannot compile for.
+
+    *targets* are all targets of the module. The hint names another toolkit only if it can compile for all of
+    them.
+    """
     known = " ".join(f"{number}" for number in toolchain.supported)
     suffix = (
         f" (family-specific archs such as sm_100f need CUDA {_dotted(FAMILIES_SINCE)})"
         if arch.suffix == "f" and not toolchain.families
         else ""
     )
-    other = _other_toolkit(arch, toolchain)
+    other = _other_toolkit(arch, toolchain, targets)
+    if against := _arch_without_common_toolkit(arch, targets):
+        other = f"; no CUDA release can target both {arch} and {against}: remove one of them from 'archs'"
     return problem(
         "arch-not-supported",
         f"{toolchain.label} cannot target {arch}{suffix}",
@@ -765,7 +771,24 @@ def unsupported_arch(arch: Arch, toolchain: Toolchain) -> Problem:
     )
 
 
-def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
+def _arch_without_common_toolkit(arch: Arch, targets: Iterable[Target]) -> Arch | None:
+    """Return the first arch that no CUDA release can compile together with *arch*; None if there is none.
+
+    Groups of archs such as "all-major" do not count, because each toolkit puts other archs in their place.
+    """
+    named = (target.arch for target in targets if target.named)
+    return next(
+        (other for other in named if _is_gone_before(arch, other) or _is_gone_before(other, arch)), None
+    )
+
+
+def _is_gone_before(older: Arch, newer: Arch) -> bool:
+    """Return whether CUDA had dropped *older* when *newer* appeared."""
+    last, since = GPUS.get(older.number, Gpu()).last, GPUS.get(newer.number, Gpu()).since
+    return last is not None and since is not None and since[0] > last
+
+
+def _other_toolkit(arch: Arch, toolchain: Toolchain, targets: Iterable[Target]) -> str:
     """Return the end of a hint for an unsupported arch: another CUDA version, or a PTX arch to use."""
     gpu = GPUS.get(arch.number, Gpu())
     if gpu.last is not None:
@@ -777,7 +800,8 @@ def _other_toolkit(arch: Arch, toolchain: Toolchain) -> str:
     if since is not None and not arch_names.is_supported(
         arch, toolchain.supported, families=toolchain.families
     ):
-        first = _dotted(since)
+        named = (GPUS.get(target.arch.number, Gpu()).since for target in targets if target.named)
+        first = _dotted(max([since, *filter(None, named)]))
         return f'; CUDA {first} can target {arch} too: toolkit = "{first}"'
     if arch.number > max(*GPUS, *toolchain.supported):
         newest = arch_names.group("all-major", toolchain.supported, ())[-1]

@@ -129,7 +129,7 @@ def _summary(found: Mapping[str, Any], problems: Sequence[Problem]) -> list[str]
 
 
 def _rechecked(project: Project, part: float) -> Project:
-    """Set the fraction of other machines' results that this machine compiles again for comparison."""
+    """Set the fraction of a cluster's results that this machine compiles again for comparison."""
     from dataclasses import replace
 
     if project.config.executor is None:
@@ -166,7 +166,7 @@ def _shard(text: str) -> Shard:
 def _in_project(project: Project, glob: str) -> str:
     """Return a glob relative to the project's folder.
 
-    The user may have written an absolute path or './'.
+    The user may have written an absolute glob, or './' at the beginning of the glob.
     """
     if glob.startswith("./") or os.path.isabs(glob):
         return os.path.relpath(project.root / glob, project.root).replace(os.sep, "/")

@@ -184,7 +184,7 @@ def _fsck(args: argparse.Namespace) -> Answer:
     folder = _folder(args)
     there = audit(folder)
     if any(each.kind == "damaged" for each in there.found):
-        # A build does not read a cache entry if the user's recorded facts already contain the result.
+        # The facts are removed so that the next build reads the damaged entry and compiles it again.
         user_folders.remove_recalled_facts()
     facts = {"folder": str(folder), **there._asdict(), "found": [each._asdict() for each in there.found]}
     said = f"{_entries(there.entries)} undamaged, {size(there.bytes)}"
@@ -216,7 +216,7 @@ def _gc(args: argparse.Namespace) -> Answer:
         removed = housekeeping.trim(folder, size=args.max_size, unused_for=unused_for, keep=keep)
     user_folders.sweep()
     answer = _removed(folder, removed)
-    # The user may expect that the last build of each project is kept.
+    # The output names the project, because the user may expect that the last build of each project is kept.
     last = history.builds(folder)[: args.keep_last_build]
     kept = [
         f"kept {count(build['hits'] + build['misses'], 'unit')} of the last build with this cache, "
@@ -260,7 +260,7 @@ _ACTIONS = {
 
 
 def _folder(args: argparse.Namespace) -> Path:
-    """Return the cache's folder, or raise CheckError if its path cannot be a folder."""
+    """Return the cache's folder, or raise CheckError if this folder cannot be used."""
     folder = _configured_folder(args)
     if problems := [*_obstacles(folder)]:
         raise CheckError(*problems)
@@ -268,7 +268,7 @@ def _folder(args: argparse.Namespace) -> Path:
 
 
 def _obstacles(folder: Path) -> Iterator[Problem]:
-    """Yield a problem if the cache's folder is unusable, for example because a file has the same path."""
+    """Yield a problem if the cache's folder cannot be used, for example because a file is at its path."""
     try:
         mode = file_access.status_of(folder).st_mode
     except FileNotFoundError:  # a build creates the folder

@@ -5,7 +5,7 @@ GPU that the wheel is for: the GPUs of the wheel's archs, or the GPUs that --gpu
 'hatch-cubin verify', must not be larger than 'max-size', and its tags must be correct. The wheel must not
 contain a path of the machine that built it, code that was compiled for a debugger, or GPU code outside the
 bundle. The command reports all problems of all wheels. The option --table also checks the project's
-configuration table in pyproject.toml, which does not need a compiler.
+configuration table in pyproject.toml; this check does not need a compiler.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _matches_nothing(glob: str, known: Iterable[str]) -> Problem:
 
 
 def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, CheckResult]:
-    """Check a wheel, and return its path and the result. For an unreadable wheel, the result is an error."""
+    """Check a wheel, and return its path and the problems. If it cannot be read, this is the problem."""
     try:
         with open_wheel(what, companions=True) as opened:
             return opened.path, check(opened, args.gpu, budget, fallback_reader(os.environ), args.spared)
@@ -133,7 +133,7 @@ def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
 
 
 def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
-    """Return the location of the project's table or None, the problems of the table, and its warnings."""
+    """Return the location of the project's table (None with problems), the problems, and the warnings."""
     try:
         settings, place, _backend = table_location.find_table(folder)
         missing = open_project.missing_requirement(folder)
@@ -143,7 +143,7 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
     if missing:
         return None, missing, []
     warnings: list[Problem] = []
-    # The project cannot be opened, for example because hatchling is not installed.
+    # Perhaps the project cannot be opened, for example because hatchling is not installed.
     with contextlib.suppress(ConfigError):
         project = open_project.open_project(folder, os.environ, None, verbose=False)
         warnings += open_project.build_warnings(project)
@@ -153,12 +153,12 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
 def _archs_not_shipped(folder: str, verdicts: Iterable[CheckResult]) -> Iterator[Problem]:
     """Yield a warning if the table lists archs for which the wheels contain no machine code.
 
-    For an arch such as sm_90, tileiras makes code for sm_90a. PTX is not compared, because tile kernels and
-    relocatable code have none.
+    Code for sm_90a counts as code for sm_90, because tileiras makes code for sm_90a if sm_90 is listed. PTX
+    archs are not compared, because tile kernels and relocatable code do not have PTX.
     """
     kernels = [kernel for verdict in verdicts for bundle in verdict.bundles for kernel in bundle["kernels"]]
     settings, place, _backend = table_location.find_table(folder)
-    environ = {**os.environ, "HATCH_CUBIN_ARCHS": ""}  # the archs of the table, and not those of the variable
+    environ = {**os.environ, "HATCH_CUBIN_ARCHS": ""}  # use the table, not the variable
     listed = parse_config(settings, place, environ).archs
     shipped = {arch for kernel in kernels for arch in kernel["archs"]}
     targets = arch_names.expand([each for each in listed if each not in arch_names.GROUPS], (), ())

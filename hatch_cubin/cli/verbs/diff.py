@@ -2,10 +2,10 @@
 
 Each side of the comparison is a wheel, a folder or an installed package. Without a second wheel, the first
 wheel is compared with the wheel that the project in the current folder would build. With --fail-on, the exit
-code is 1 if the second wheel is worse in one of the listed properties. The properties of a kernel are 'lost'
-(the kernel or its code for an arch is missing), 'signatures' (its arguments changed), 'spills', 'registers',
-'stack' and 'shared'. The property of a wheel is 'size'. A limit allows some growth: 'size=5%' or
-'registers=8'.
+code is 1 if the second wheel is worse in any of the properties that the option lists. The properties of a
+kernel are 'lost' (the kernel or its code for an arch is missing), 'signatures' (its arguments changed),
+'spills', 'registers', 'stack' and 'shared'. The property of a wheel is 'size'. A limit allows some growth:
+'size=5%' or 'registers=8'.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:
 
 
 def _side(what: str) -> ComparedWheel:
-    """Read one of the two wheels, folders or packages. A glob pattern must match exactly one path."""
+    """Read a wheel, folder or package to compare. A glob pattern must match exactly one path."""
     if len(meant := expand_patterns([what])) > 1:
         ambiguous = f"matches {len(meant)} files, but must match only one: {', '.join(meant)}"
         raise BundleError(problem("several-wheels", ambiguous, Location(what)))
@@ -141,7 +141,7 @@ def _of_project(args: argparse.Namespace) -> ComparedWheel:
 def _exceeded_limits(
     limits: Sequence[FailLimit], before: ComparedWheel, after: ComparedWheel, diffs: Sequence[BundleDiff]
 ) -> Iterator[Problem]:
-    """Yield a problem for each exceeded limit, with the size or the kernels that exceed the limit."""
+    """Yield a problem for each exceeded limit of --fail-on, with the size or the kernels that exceed it."""
     where = Location(after.path)
     for limit in limits:
         if limit.what == "size":

@@ -132,13 +132,13 @@ def _chosen(
 ) -> tuple[list[Job], str | None]:
     """Return the compile jobs of the source, the module or the kernel named *asked*.
 
-    If *asked* is the name of a kernel, the second result is this name.
+    If *asked* is the name of a kernel, return this name as the second result; otherwise None.
     """
     path = tree.name_of(tree.root / asked)
     by_name: dict[str, list[Job]] = {}
     for job in jobs:
         module = job.unit.module
-        short = module.short_name  # The loader's warning shows the same digits of the key.
+        short = module.short_name  # The loader's warnings show the same short name.
         named = (module.source.path_for_globs, module.base, module.name, module.part_of)
         for name in dict.fromkeys((*module.sources, *named, short, short.rpartition(":")[2])):
             by_name.setdefault(name, []).append(job)
@@ -186,9 +186,9 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectT
 def _gpu(
     args: argparse.Namespace, units: Sequence[UnitLookup], kernel: str | None, plan: Plan, absent: str
 ) -> dict[str, Any]:
-    """Return the code of each module that the GPU in *args* would load, for *kernel* or for any kernel.
+    """Return which code of each module the GPU in *args* would load, for *kernel* or for any kernel.
 
-    *absent* is the reason why the project is not compiled for exactly this GPU's arch.
+    *absent* is the reason why the project is not compiled for exactly the arch of this GPU.
     """
     from ...explaining import arch_choice
 
@@ -225,7 +225,7 @@ def _gpu(
 
 
 def _may_contain(unit: UnitLookup, kernel: str | None) -> bool:
-    """Return whether a unit contains a kernel, or is not compiled yet."""
+    """Return whether a unit contains a kernel, or may contain it because the unit is not compiled yet."""
     from ...explaining.kernel_lookup import normalized_name
 
     return kernel is None or unit.hit is None or kernel in map(normalized_name, unit.hit.kernels)

@@ -1,9 +1,9 @@
 """Set a project up: add hatch-cubin's table, the build requirement, and a line to .gitignore.
 
-Comments, layout and existing settings of pyproject.toml do not change. The additions depend on the build
-backend. Hatch and setuptools can run hatch-cubin as a plugin. With any other build backend,
-'hatch_cubin.backend' becomes the build backend. The new build backend builds the kernels, and calls the
-former build backend for the rest of the wheel.
+Comments, layout and existing settings of pyproject.toml do not change. The added lines depend on the
+project's build backend. Hatch and setuptools can run hatch-cubin as a plugin. If the project uses neither
+Hatch nor setuptools, 'hatch_cubin.backend' becomes the build backend. 'hatch_cubin.backend' builds the
+kernels, and calls the former build backend for the rest of the wheel.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SETTINGS = (
     ),
 )
 _INSIDE = "the build backend that makes the wheel, except the kernels"
-# Commands that do not run `hatch_cubin.backend`.
+# Commands of build tools that do not run `hatch_cubin.backend`.
 _PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}
 _KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx", "*.tileir")
 _INSTALL, _BUILD = "pip install -e .", "pip wheel --no-deps ."
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> Answer:
         )
     packages = _packages(root, backend, place)
     has_frontend = backend in (*table_location.HATCH_BACKENDS, WRAPPER) or backend.startswith("setuptools.")
-    # If the value is false, only the command 'hatch-cubin bundle' builds the kernels.
+    # If this value is false, only the command 'hatch-cubin bundle' builds the kernels.
     builds_kernels = has_frontend or is_new
     if builds_kernels:
         _require(files, pyproject, backend)
@@ -104,13 +104,13 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _step(command: str) -> str:
-    """Return a line about a next step, with other commands for users who do not have pip."""
+    """Return a line with the command of a next step, and with the same command for tools other than pip."""
     others = _WITHOUT_PIP.get(command)
     return f"  {command}" + (f"  (or: {others})" if others else "")
 
 
 def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
-    """Return the setting `backend` with the former build backend, if a build requirement names it."""
+    """If `hatch_cubin.backend` is in use, return the setting `backend` from the build requirements."""
     requires = (
         table_location.inside(pyproject, "build-system").get("requires") if backend == WRAPPER else None
     )
@@ -221,7 +221,7 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
 
 
 def _table_place(root: Path) -> tuple[TableLocation, bool, list[Mapping[str, Any]]]:
-    """Return the location of hatch-cubin's table, whether the table is still missing, and its producers."""
+    """Return the location of hatch-cubin's table, whether the table is missing, and the producers in it."""
     try:
         table, place, _backend = table_location.find_table(root)
     except table_location.NoTableError as absent:
@@ -230,7 +230,7 @@ def _table_place(root: Path) -> tuple[TableLocation, bool, list[Mapping[str, Any
 
 
 def _packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
-    """Return the folder of each package of the project that is known before the first build."""
+    """Return the folders of the project's packages, as far as they are known before the first build."""
     if backend in table_location.HATCH_BACKENDS:
         with contextlib.suppress(ConfigError):  # hatchling is not installed, or cannot build the project yet.
             return open_project.packages(root, backend, place)

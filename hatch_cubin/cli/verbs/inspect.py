@@ -3,7 +3,8 @@
 Sizes, registers, shared memory, stack and register spills are read from the compiled files. The command does
 not need a GPU, a driver or a project, and does not run any code of the wheel. The option --html also writes a
 page for a browser, with the same facts and with charts. With --ptx or --sass, the command prints the code of
-a kernel. If the kernel was built with lineinfo, its source lines are printed between the code.
+a kernel. If the kernel was built with lineinfo, the command prints the source lines between the lines of
+code.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _result(what: str, second: FallbackReader | None, problems: list[Problem]) -> dict[str, Any]:
-    """Return the facts about one wheel. If the wheel cannot be read, add the reason to *problems*."""
+    """Return facts about a wheel's kernels. If the wheel cannot be read, add the reason to *problems*."""
     try:
         with open_wheel(what) as opened:
             return {
@@ -125,7 +126,7 @@ def _title(paths: Sequence[str]) -> str:
 
 
 def _read_times(path: Path, bundles: Sequence[BundleFacts]) -> Mapping[tuple[str, str], float]:
-    """Return the compile times in a build report (HATCH_CUBIN_REPORT), by module and arch.
+    """Return the compile times in a build report (the file HATCH_CUBIN_REPORT), by module and arch.
 
     Raise BundleError if the report belongs to a different build than the wheels.
     """
@@ -170,8 +171,8 @@ def _lines(facts: BundleFacts) -> Iterator[str]:
 def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
     """Yield a row of the table for each kernel of a compiled file.
 
-    Only the first row names the module, arch and size. A recorded call of a library (CuPy or cuda.core) has
-    the name of its source here, because the name of its module is a long key.
+    Only the first row names the module, arch and size. For a recorded call of a library (CuPy or cuda.core),
+    the row names the source, because the name of the module is a long key.
     """
     name = unit["source"] if is_of_call(unit["module"]) else unit["module"]
     start: Sequence[str] = (plain(name), plain(unit["arch"]), size(unit["bytes"]))

@@ -1,8 +1,8 @@
 """Make a key pair: a build signs its results in the cache with the private key.
 
 The private key is written to FILE, which must not exist yet. The public key is printed as a line for the
-project's table. If the table contains the printed line, builds use only results that the private key has
-signed.
+project's table. If the project's table contains the public key, builds use only results that the private key
+has signed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import argparse
 import os
 import shlex
 import sys
+from pathlib import Path
 
 from ...common import streams
 from ...errors import PREFIX, CheckError, Location, problem
 from ..verb_base import Answer, json_argument
+
+_FILES_OF_PROJECTS = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +31,7 @@ def run(args: argparse.Namespace) -> Answer:
     from ...cache import signing
     from ...config import toml_lines
 
+    _refuse_a_project(args.file)
     private, public = signing.new_key()
     try:
         with open(args.file, "x", encoding="ascii", opener=_for_the_owner) as file:
@@ -45,6 +49,15 @@ def run(args: argparse.Namespace) -> Answer:
             sys.stderr, f"{PREFIX}everybody who has this file can sign, so keep it secret: {variable}"
         )
     return Answer({"file": args.file, "public_key": public}, [toml_lines.setting("trusted-keys", [public])])
+
+
+def _refuse_a_project(path: str) -> None:
+    """Raise CheckError if *path* is inside a project: its sdists and wheels could contain the private key."""
+    for folder in Path(os.path.abspath(path)).parents:
+        if any((folder / name).is_file() for name in _FILES_OF_PROJECTS):
+            what = f"is inside the project {folder}, whose sdists and wheels could contain the private key"
+            hint = f"write the key to another folder: hatch-cubin keygen ~/{shlex.quote(Path(path).name)}"
+            raise CheckError(problem("private-key-in-project", what, Location(path), hint))
 
 
 def _for_the_owner(path: str, flags: int) -> int:

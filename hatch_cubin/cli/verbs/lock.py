@@ -4,7 +4,7 @@ Kernels that are missing from the cache are compiled first, with the toolkit tha
 does not need a compiler if the project matches the lock file and all results are in the cache. A build that
 compiles requires exactly the compiler versions in the lock file. The option '--check' writes and compiles
 nothing, and fails if the lock file is outdated. The project's producers (functions that generate sources) run
-in both cases. With '--check', a producer is skipped if a package that it needs is not installed.
+with and without '--check'. With '--check', a producer is skipped if a package that it needs is not installed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> Answer:
     _refuse_variables(project)
     check_build(project)
     if args.check:
-        # `lock --check` may skip producers, so only the compiler is required here.
+        # `lock --check` may skip producers, so the requirements of the producers need not be installed.
         require_compiler(_without_producers(project))
         return _check(project)
     require_compiler(project)
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _refuse_variables(project: Project) -> None:
-    """Raise CheckError if environment variables replace settings of pyproject.toml for this lock file."""
+    """Raise CheckError if environment variables replace settings that the lock file would contain."""
     if problems := [
         problem(
             "variable-changes-lock",

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _refuse_wrong_tags(opened: OpenedWheel) -> None:
-    """Raise BundleError if a wheel's name or tags are wrong, because the new wheels would be wrong too."""
+    """Raise BundleError if a wheel's name or tags are wrong: the new wheels would have the same mistakes."""
     from ...wheels.checking.wheel_tags import tag_problems
 
     if problems := [*tag_problems(opened)]:
@@ -116,7 +116,7 @@ def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:
 
 
 def _refuse_other_builds(into: Path, path: Path, labels: list[str]) -> None:
-    """Raise BundleError if the folder has variants of another build, because installers could choose them."""
+    """Raise BundleError if the folder contains variants of another build: installers could choose those."""
     from ...wheels.checking.wheel_tags import WHEEL_NAME
 
     own, mine = WHEEL_NAME.fullmatch(path.name), {f"{path.stem}-{label}.whl" for label in labels}
@@ -135,7 +135,7 @@ def _refuse_other_builds(into: Path, path: Path, labels: list[str]) -> None:
 
 
 def _with_existing_labels(index: Path, labels: list[str]) -> list[str]:
-    """Return *labels* and the labels in the existing index, which wheels for other systems may have added."""
+    """Return *labels*, and also the labels that the index contains already, for example for other systems."""
     from ...wheels.splitting.variants import read_labels
 
     try:

@@ -7,9 +7,9 @@ manifest.json. The text of manifest.json and keys.json must be exactly what hatc
 'verify' also compares the bill of materials with the manifest, and all files with RECORD.
 
 Only 'verify --rebuild' proves that every file that hatch-cubin put into the wheel is what the project builds.
-The option '--rebuild' compiles the kernels again, with an empty cache, and compares the bytes. The sources
-and the compiler must be the same as in the wheel's build. If the sources or the compiler differ, a difference
-between the kernels proves nothing, and the command reports this.
+The option '--rebuild' compiles the kernels again, with an empty cache, and compares the bytes. The comparison
+needs the same sources and the same compiler as the wheel's build. If the sources or the compiler differ, a
+difference between the kernels proves nothing, and the command says so.
 
 For files that hatch-cubin did not make, such as the package's own '__init__.py', only a signature proves that
 nobody changed them. RECORD protects only against damage.
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _checked(what: str, again: _Rebuilder | None) -> Answer:
-    """Check one wheel. If the wheel cannot be read, the result contains the error."""
+    """Check one wheel. If the wheel cannot be read, the result contains the reason."""
     facts: dict[str, Any] = {"named": what, "path": what, "bundles": []}
     lines: list[str] = []
     problems: list[Problem] = []
@@ -125,7 +125,7 @@ def _agrees(bundle: Bundle) -> str:
 
 
 class _Rebuilder:
-    """The project with which `verify --rebuild` compares wheels.
+    """The project that `verify --rebuild` compiles again to compare it with wheels.
 
     Each package of the project is compiled only once.
     """
@@ -142,7 +142,7 @@ class _Rebuilder:
     def project(self, opened: OpenedWheel) -> Project:
         """Return the project.
 
-        If it has several packages, choose the package whose kernels the wheel contains.
+        If the project has several packages, choose the package whose kernels the wheel contains.
         """
         from ...frontends import open_project as frontend
 
@@ -150,7 +150,7 @@ class _Rebuilder:
         return frontend.with_package_of_bundle(self._opened(), filter(None, told))
 
     def install_command(self) -> str | None:
-        """Return the command that installs the toolkit of the project's lock file, or None without a lock."""
+        """Return the command that installs the toolkit in the lock file; None without a lock file."""
         from ...lockfile import locked_build
 
         return locked_build.install_command(self._opened())
@@ -169,7 +169,7 @@ class _Rebuilder:
     def note_named(self, opened: OpenedWheel) -> None:
         """Note the manifests of a main wheel.
 
-        If the main wheel has an error, its companions do not repeat it.
+        The manifests are noted so that an error of the main wheel is not repeated for its companion wheels.
         """
         for bundle in opened.bundles:
             with contextlib.suppress(BundleError):  # the integrity check reports an unreadable manifest
@@ -216,7 +216,7 @@ def _opened_project(args: argparse.Namespace) -> Project:
 
 
 def _once(make: Callable[[], T]) -> Callable[[], T]:
-    """Return a function that calls *make* only the first time, and always returns this first result."""
+    """Return a function that calls *make* only once: later calls return the result of the first call."""
 
     @functools.cache
     def outcome() -> T | HatchCubinError:
@@ -239,7 +239,7 @@ def _compare(again: _Rebuilder, opened: OpenedWheel) -> tuple[Bundle, RebuildCom
 
     project = again.project(opened)
     bundle = _bundle_of(project, opened)
-    if EDITABLE_FILE in bundle.packed_sizes:  # The bundle of an editable install is never packed.
+    if EDITABLE_FILE in bundle.packed_sizes:  # A bundle of an editable install is never packed.
         project = replace(project, config=replace(project.config, pack=False))
     bill = sbom_of(opened, bundle)
     again.note_whole(bundle)
@@ -247,7 +247,7 @@ def _compare(again: _Rebuilder, opened: OpenedWheel) -> tuple[Bundle, RebuildCom
 
 
 def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
-    """Return the only bundle that the project builds, or raise BundleError unless there is exactly one."""
+    """Return the wheel's bundle that the project builds; BundleError if there are several or none."""
     own = _own(project, opened)
     if len(own) == 1:
         return own[0]
@@ -297,7 +297,7 @@ def _summary(bundle: Bundle, comparison: RebuildComparison) -> Iterator[str]:
 
 
 def _not_of_project(bundle: Bundle, others: Sequence[Bundle]) -> Iterator[Problem]:
-    """Yield a problem for each bundle that was not compared, because such a bundle may contain anything."""
+    """Yield a problem for each bundle that was not compared: such a bundle may contain arbitrary code."""
     for other in others:
         what = f"was not compared: this project builds only {bundle.place}"
         hint = "remove this bundle: the kernels of another project belong into that project's own wheel"
@@ -344,7 +344,7 @@ def _about(verdict: UnitVerdict, units: str) -> Problem:
 
 
 def _where(comparison: RebuildComparison) -> str:
-    """Return a hint that recommends which sources to use, such as a checkout of the wheel's commit."""
+    """Return a hint that says from which sources to rebuild, such as a checkout of the wheel's commit."""
     before = {name: shipped for name, shipped, _here in comparison.toolchain}
     if not before or not before.keys() <= {"commit", "dirty"}:
         return _OF_ITS_BUILD

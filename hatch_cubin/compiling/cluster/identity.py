@@ -86,7 +86,7 @@ def local_identity(toolkit: Toolkit) -> Identity:
 
 
 def difference(theirs: Identity, mine: Identity) -> str | None:
-    """Return how a worker's identity differs from the build's identity; None if both are equal."""
+    """Return how a worker's identity differs from the build's identity; None if the identities are equal."""
     pairs = (
         ("hatch-cubin", theirs.version, mine.version),
         ("cache key format", theirs.schema, mine.schema),

@@ -29,7 +29,7 @@ _LOCAL = ",local"
 
 @dataclass(frozen=True, slots=True)
 class ClusterWork:
-    """What a cluster compiles for a build; *jobs* contains the job of each task, by the task's number."""
+    """The work of a cluster for a build; *jobs* contains the job of each task, by the task's number."""
 
     project: Project
     jobs: Sequence[Job]

@@ -26,7 +26,7 @@ _MOST_LAYOUTS = 16
 
 @dataclass(slots=True)
 class _Layout:
-    """A tree of folders with the files of a build; *users* counts the tasks that are using it now."""
+    """A tree of folders with the files of a build; *users* counts the tasks that are using the tree now."""
 
     folder: Path
     # For each file descriptor: the folder that a compiler process opens with this number.

@@ -21,7 +21,7 @@ class WorkerJoined(NamedTuple):
 
 
 class WorkerUnfit(NamedTuple):
-    """The event that a worker cannot compile for this build, for example because it has another compiler."""
+    """The event that a worker cannot compile for this build, for example because its compiler differs."""
 
     worker: str
     why: str

@@ -50,7 +50,7 @@ _NOWHERE = (
     "neither the project nor a wheel in 'header-packages' contains this header: correct the name, "
     "or add the header's folder to 'include-dirs', or its wheel to 'header-packages'"
 )
-# Headers of other projects that are in no wheel, and the text that says how to replace them.
+# Headers of other projects that no wheel contains, each with a hint that says how to replace the header.
 _WITHOUT_WHEEL = {
     "helper_math.h": "this header is in NVIDIA's repository cuda-samples: copy the header into the project",
     "pycuda-complex.hpp": "this header of PyCUDA has no wheel: use <cuda/std/complex>",
@@ -149,7 +149,7 @@ def _about(name: str, includer: str, failed: FailedCompile, everything: Sequence
 
 
 def _about_path(name: str, includer: str) -> str:
-    """Return a hint for a missing header that cannot be found and has no similar name."""
+    """Return a hint for a missing header if no other header has a similar name."""
     if name.startswith("../"):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(includer), name))
         return f"this path leads to {path}{_OUTSIDE if path.startswith('../') else _INSIDE}"

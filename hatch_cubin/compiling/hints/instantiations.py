@@ -54,7 +54,8 @@ def _once_for_each_product(
     """Return the errors without repetitions: a table in `instantiate` may cause the same error many times.
 
     An error is left out if it repeats, or results from, another error about the same table. *entries* maps
-    each instantiation to its error with a hint. *first* maps each instantiation to the compiler's own error.
+    each instantiation to an error about it that has a hint. *first* maps each instantiation to the compiler's
+    own error.
     """
     kept: dict[str, Diagnostic] = {}
     told = set[tuple[Location | None, str | None]]()

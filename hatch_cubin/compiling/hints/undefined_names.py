@@ -222,8 +222,8 @@ def _without_namespace(error: Diagnostic) -> tuple[str | None, str]:
 def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report undefined names that a header declares, if the source does not include this header.
 
-    An undefined type can cause errors in any line, but an undefined constant only in the line that uses the
-    constant.
+    An undefined type can cause errors in any line. An undefined constant causes errors only in the line that
+    uses the constant.
     """
     included = _included(failed)
     named = {each: _header_of(each) for each in found}

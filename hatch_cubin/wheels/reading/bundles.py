@@ -30,7 +30,6 @@ _TAIL_BYTES = 22 + (1 << 16)  # The largest size of the record at the end of a z
 _HOW_TO_BUILD = (
     "build a wheel with 'hatch build', 'uv build', 'pipx run hatch build' or 'pip wheel --no-deps .'"
 )
-_NO_KERNELS_YET = "an sdist contains only sources: build a wheel from the sdist to compile the kernels"
 _SITE_PACKAGES_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 DAMAGE_ERRORS = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
@@ -180,7 +179,11 @@ def _what_to_name(path: str, error: Exception) -> str | None:
         return "the file may be incomplete: download or build the wheel again" if is_cut else None
     if path.endswith((".cubin", ".ptx")):
         return f"name the whole bundle, which is a folder: {os.path.dirname(path) or os.curdir}"
-    return _NO_KERNELS_YET if path.endswith(".tar.gz") else _HOW_TO_BUILD
+    if path.endswith(".tar.gz"):
+        wheels = os.path.join(os.path.dirname(path), "*.whl")
+        what_to_do = f"name only wheels: {wheels}" if glob.glob(wheels) else _HOW_TO_BUILD
+        return f"an sdist contains only sources: {what_to_do}"
+    return _HOW_TO_BUILD
 
 
 def refuse_large_directory(path: str | Path) -> None:

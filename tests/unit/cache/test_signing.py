@@ -166,6 +166,25 @@ def test_a_file_that_others_can_open_is_told(tmp_path: Path, mode: int) -> None:
     assert warnings == [f"HATCH_CUBIN_SIGNING_KEY: {path} can be read by other users: chmod 600 '{path}'"]
 
 
+@pytest.mark.parametrize("named", ["the key", "keys/../the key", "{}/the key"])
+def test_a_key_that_sdists_and_wheels_could_contain_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    (tmp_path / "keys").mkdir()
+    written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    path = named.format(tmp_path)
+    there, warnings = project(f"@{path}")
+    signing_of(there)
+    assert [each.partition(", ")[0] for each in warnings] == [
+        f"HATCH_CUBIN_SIGNING_KEY: {path} is inside the project"
+    ]
+    monkeypatch.chdir(tmp_path / "keys")
+    there, warnings = project("@../the key")
+    assert signing_of(there).signer is not None
+    assert warnings == []
+
+
 @pytest.mark.parametrize("trusted", [OTHER.key, ""])
 def test_a_key_that_signs_for_nobody_is_told(trusted: str) -> None:
     there, warnings = project(PRIVATE, trusted)

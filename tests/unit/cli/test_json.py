@@ -46,7 +46,7 @@ ARGUMENTS = {
     "unpack": ["unpack", "demo", "--into", "files"],
     "split": ["split", f"whole/{PARTS[0]}", "--by", "arch", "--as", "variants", "--into", "parts"],
     "init": ["init"],
-    "keygen": ["keygen", "the.key"],
+    "keygen": ["keygen", "../the.key"],
     "cache dir": ["cache", "dir"],
     "cache stats": ["cache", "stats"],
     "cache fsck": ["cache", "fsck"],

@@ -356,6 +356,30 @@ def test_an_arch_that_the_toolkit_cannot_target_is_refused_with_those_it_can(
     assert caught.value.problems == (expected._replace(where=Location("pyproject.toml", FIRST)),)
 
 
+CUDA_13 = Toolchain("NVRTC 13.0.88", (75, 88, 110, 121), families=True)
+CUDA_12_6 = Toolchain("NVRTC 12.6.85", (50, 89, 90), families=False)
+NONE_FOR_BOTH = "no CUDA release can target both {} and {}: remove one of them from 'archs'"
+
+
+@pytest.mark.parametrize(
+    ("archs", "toolchain", "more"),
+    [
+        (["sm_70", "sm_110"], CUDA_13, NONE_FOR_BOTH.format("sm_70", "sm_110")),
+        (["sm_88", "sm_61"], CUDA_13, NONE_FOR_BOTH.format("sm_61", "sm_88")),
+        (["sm_70", "all-major"], CUDA_13, 'CUDA 12 can target sm_70 too: toolkit = "12.9"'),
+        (["sm_70", "sm_121"], CUDA_13, 'CUDA 12 can target sm_70 too: toolkit = "12.9"'),
+        (["sm_100", "compute_103"], CUDA_12_6, 'CUDA 12.9 can target sm_100 too: toolkit = "12.9"'),
+        (["sm_89", "sm_100"], CUDA_12_6, 'CUDA 12.8 can target sm_100 too: toolkit = "12.8"'),
+    ],
+)
+def test_another_toolkit_is_named_only_if_it_can_compile_for_all_archs(
+    archs: list[str], toolchain: Toolchain, more: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(archs, *cu("a.cu"), toolchain=toolchain)
+    assert str(caught.value.problems[0].hint).partition("; ")[2] == more
+
+
 def test_an_arch_is_shown_where_it_was_asked_for() -> None:
     options = f"""\
         archs = [

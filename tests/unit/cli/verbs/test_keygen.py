@@ -41,6 +41,23 @@ def test_no_key_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert path.read_text() == "mine"
 
 
+@pytest.mark.parametrize("at", ["pyproject.toml", "setup.py", "setup.cfg"])
+def test_no_key_is_written_into_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], at: str
+) -> None:
+    (tmp_path / at).touch()
+    (tmp_path / "src/pkg").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "src/pkg")
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main(["keygen", "my key"])
+    said = capsys.readouterr().err
+    assert f"my key: is inside the project {tmp_path}, " in said
+    assert "[private-key-in-project]" in said
+    assert said.endswith("hint: write the key to another folder: hatch-cubin keygen ~/'my key'\n")
+    assert not (tmp_path / "src/pkg/my key").exists()
+
+
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "key").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(SystemExit, match=r"^1$"):

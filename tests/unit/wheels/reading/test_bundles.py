@@ -190,7 +190,9 @@ def test_what_is_no_archive_says_so(tmp_path: Path, data: bytes) -> None:
 
 def test_an_sdist_has_no_kernels_yet(tmp_path: Path) -> None:
     write_tree(tmp_path, {"demo-1.0.tar.gz": "x"})
-    hint = "an sdist contains only sources: build a wheel from the sdist to compile the kernels"
+    assert refusal(tmp_path / "demo-1.0.tar.gz").hint == f"an sdist contains only sources: {MAKE}"
+    write_tree(tmp_path, {"demo-1.0-py3-none-any.whl": "x"})
+    hint = f"an sdist contains only sources: name only wheels: {tmp_path}/*.whl"
     assert refusal(tmp_path / "demo-1.0.tar.gz").hint == hint
 
 
