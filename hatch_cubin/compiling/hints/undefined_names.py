@@ -28,7 +28,8 @@ _ROUNDED = r"(_r[nduz])?"
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
 
 # Each table maps a header to a pattern for the names that the header declares. The tables were tested with
-# CUDA 12.9, 13.0 and 13.5. nvcc includes the headers in _BY_NVCC automatically.
+# CUDA 12.9, 13.0 and 13.5. The rows of cuda, cuda::std and cub were tested only with CUDA 13.5.
+# nvcc includes the headers in _BY_NVCC automatically.
 _BY_NVCC = {
     "cstdint": rf"{_INTEGERS}|U?INT(_LEAST|_FAST)?\d+_(MAX|MIN)|(U?INT(PTR|MAX)|PTRDIFF|SIZE)_(MAX|MIN)",
     "cmath": r"INFINITY|NAN|HUGE_VALF?|M_(E|LN2|LN10|LOG2E|LOG10E|[12]?_?PI(_[24])?|2_SQRTPI|SQRT2|SQRT1_2)",
