@@ -26,6 +26,7 @@ from ..compiling.plan_warnings import (
     NEARER,
     archs_by_default,
     outside_headers,
+    ptx_that_no_gpu_loads,
     replaced_settings,
     unread_macros,
 )
@@ -189,6 +190,8 @@ def choose_plan(
     if not plan.refused:  # these warnings are wrong if only a part of the project is known
         for warning in outside_headers(project, plan.jobs):
             project.warn(warning.with_code())
+        for notice in ptx_that_no_gpu_loads(project.config):
+            project.inform(notice.with_code())
         for check in (archs_by_default, replaced_settings, unread_macros):
             for notice in check(project, plan.jobs):
                 project.inform(notice.with_code())

@@ -24,6 +24,7 @@ NEARER = (
     "copy the header into the project, or add its folder to 'source-roots' and to 'include-dirs', and "
     "include it without '..'"
 )
+_PTX_WITH_SUFFIX = re.compile("compute_([0-9]+[af])")  # PTX that newer GPUs cannot translate
 _Table: TypeAlias = "tuple[str | int, ...]"  # the keys that lead to a table
 _Key: TypeAlias = "tuple[str, ...]"
 # names of macros that NVRTC's built-in header may use
@@ -105,6 +106,25 @@ def archs_by_default(project: Project, jobs: Iterable[Job]) -> list[Problem]:
             )
             return [problem("archs-by-default", what, where, hint)]
     return []
+
+
+def ptx_that_no_gpu_loads(config: Config) -> list[Problem]:
+    """Return a problem for each PTX such as compute_90a whose GPUs all load the machine code beside it."""
+    tables: list[tuple[_Table, Sequence[str]]] = [
+        ((), () if "archs" in config.replaced else config.archs),
+        *((("source", index), rule.archs or ()) for index, rule in enumerate(config.source)),
+    ]
+    return [
+        problem(
+            "ptx-not-loaded",
+            f"no GPU loads the PTX for {spec}, because each of its GPUs loads the code for sm_{code[1]}",
+            config.place.of(*table, "archs", index),
+            f"remove {spec}",
+        )
+        for table, archs in tables
+        for index, spec in enumerate(archs)
+        if (code := _PTX_WITH_SUFFIX.fullmatch(spec)) and f"sm_{code[1]}" in archs
+    ]
 
 
 def replaced_settings(project: Project, jobs: Iterable[Job]) -> list[Problem]:

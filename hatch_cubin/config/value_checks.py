@@ -42,10 +42,10 @@ CUDA: Mapping[int, Mapping[int, int]] = {
 }
 # the start of a variable of a shell or a build system, such as `$HOME`
 _VARIABLE = re.compile(r"\$\{?\w|%\w+%")
-# Matches a template argument in braces. C++ does not allow braces there.
 # The option that defines another macro, inside the value of a macro. Code of C++ cannot contain this text,
 # because nothing can be assigned to the value of `-D`.
 OTHER_MACRO = re.compile(r"(?:^|\s+)-D\s*([A-Za-z_]\w*)=(?!=)", re.ASCII)
+# Matches a template argument in braces. C++ does not allow braces there.
 _BRACED_ARGUMENT = re.compile(r"(?<=[<,])(\s*)\{\s*([\w\s,.]*?)\s*\}")
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
@@ -217,7 +217,8 @@ def toolkit(value: object) -> str:
     major, *rest = map(int, text.split("."))
     minor, patch = (*rest[:2], *(-1, 0)[len(rest[:2]) :])
     minors = CUDA.get(major, {})
-    if minors and (minor < 0 or (minor in minors and patch <= minors[minor])):
+    is_release = minor in minors and patch <= minors[minor] and not any(rest[2:])
+    if minors and (minor < 0 or is_release):
         return text
     if major < min(CUDA):
         what = f"must be CUDA {min(CUDA)} or later, not {text!r}"

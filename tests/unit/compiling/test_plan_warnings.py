@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_cubin import loader
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling import plan_warnings
 from tests.helpers import SAXPY, Coded, make_project, write_tree
@@ -67,6 +68,31 @@ def test_default_archs_beside_archs_of_a_source_table_are_told(
 ) -> None:
     project = make_project(tmp_path, {"k.cu": SAXPY, "j.cu": BLOCK}, table)
     assert plan_warnings.archs_by_default(project, pipeline.make_plan(project).jobs) == expected
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("archs = ['sm_90a', 'compute_90a']", [("pyproject.toml:10", "compute_90a")]),
+        (
+            f"archs = ['compute_90', 'sm_90']\n{RULE}archs = ['sm_100f', 'compute_100f']",
+            [("pyproject.toml:13", "compute_100f")],
+        ),
+        ("archs = ['sm_90', 'sm_90a', 'compute_90', 'compute_100f']", []),
+        ("archs = ['90a']", []),
+    ],
+)
+def test_ptx_for_the_gpus_of_machine_code_alone_is_told(
+    tmp_path: Path, table: str, expected: list[tuple[str, str]]
+) -> None:
+    """No GPU chooses such PTX, says the loader's own function."""
+    found = plan_warnings.ptx_that_no_gpu_loads(make_project(tmp_path, {"k.cu": SAXPY}, table).config)
+    assert found == [Coded("ptx-not-loaded", place, ptx) for place, ptx in expected]
+    for _place, ptx in expected:
+        entries = [(arch, 0) for arch in (ptx, ptx.replace("compute", "sm"))]
+        assert not [
+            number for number in range(50, 300) if (loader.select(number, None, entries) or "")[:1] == (ptx,)
+        ]
 
 
 def rule(path: str, *lines: str) -> str:

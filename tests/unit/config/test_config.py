@@ -627,6 +627,12 @@ def test_below_a_header_of_its_own_a_hint_is_one_key(table: str, lines: str, hin
     read_config(f"{header}\n{hint}")
 
 
+def test_below_a_header_of_its_own_several_macros_are_several_lines() -> None:
+    header = f"[{'.'.join(TABLE)}.define]"
+    (problem,) = problems(f"{header}\nN = '4 -DM=3'")
+    assert problem.hint == 'write one line for each macro: N = "4" and M = "3"'
+
+
 @pytest.mark.parametrize("flag", ["Xcompiler", "gencode", "O3", "rdc", "I", "extended_lambda", "defines"])
 def test_a_flag_that_is_no_option_has_a_remedy(flag: str) -> None:
     (problem,) = problems(f"options = {{ {flag} = true }}")
@@ -864,7 +870,7 @@ def test_a_path_is_kept_in_its_shortest_spelling() -> None:
     assert (config.sources, config.include_dirs) == (("a/*.cu",), ("include", "."))
 
 
-@pytest.mark.parametrize("toolkit", ["12", "13", "12.9", "13.0", "13.0.2", "13.0.2.1", "system"])
+@pytest.mark.parametrize("toolkit", ["12", "13", "12.9", "13.0", "13.0.2", "13.0.3.0", "system"])
 def test_a_toolkit_is_a_cuda_version_or_the_systems(toolkit: str) -> None:
     assert read_config(f'toolkit = "{toolkit}"').toolkit == toolkit
 
@@ -885,6 +891,7 @@ def test_what_is_no_cuda_version_is_refused(toolkit: str) -> None:
         ("14", "… '14': the newest version is 13.5, …", "13.5"),
         ("13.0.9", "… '13.0.9': the newest CUDA 13.0 is 13.0.3, …", "13.0"),
         ("12.9.9", "… '12.9.9': the newest CUDA 12.9 is 12.9.2, …", "12.9"),
+        ("13.0.0.1", "… '13.0.0.1': the newest CUDA 13.0 is 13.0.3, …", "13.0"),
     ],
 )
 def test_a_release_that_is_not_known_is_refused_with_one_that_is(
