@@ -88,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "05a84636987e8343"
+__build__ = "8f760eeb1fa60d96"

@@ -173,6 +173,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "05a84636987e8343"
+__build__ = "8f760eeb1fa60d96"
 
 _drop_in.refuse_other_version(__build__, __file__)
