@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Help with mistakes: error messages, `check_arguments`, and `use`."""
+"""Error messages, and functions for tests: `check_arguments`, `use`."""
 
 import os
 import sys
@@ -309,8 +309,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "551ce575085c930e0ee382819e52ce6e6e2d1337d410dd1d66e9e1470c8d093e",
-    "_split": "3c9cc255b2808b8bc6b962f735aeb7539fc585e0389be1672b15027fc47431de",
+    "_packs": "49fa831846831e53f38055d9ad87705cc0722e42f9958933a37323fed92048d9",
+    "_split": "993e37110d6b4f7d12bc21d93c49cdeedc37ee7cefc978472a0be8396e69d77c",
 }
 
 
@@ -334,7 +334,7 @@ def use(
 ) -> _Used:
     """Use the bundle in another folder, in this whole process. For tests and debugging.
 
-    A mapping replaces the code of modules, for all devices. Its keys are names of modules or kernels, its
+    A mapping as *what* replaces modules' code for all devices. Its keys are names of modules or kernels, its
     values bytes or cuda.core's `ObjectCode`. None means the package's own bundle.
     With *strict*, kernels that the driver would have to translate are not found. None keeps the setting.
     To undo this call, use the result in a `with` block, or call its `close()`.
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "05a84636987e8343"
+__build__ = "f5abcc036cc5d9db"

@@ -348,7 +348,7 @@ _NVML_WITHOUT_DRIVER = (9, 18)  # the driver is not loaded, or its version diffe
 
 
 def _driver_version() -> int:
-    """Return the driver's version. Start the driver here, because cuda.core could hang without a device."""
+    """Return the driver's version. Start the driver without cuda.core, which could hang without a device."""
     pid = os.getpid()
     if _drivers.keys() - {pid}:  # the parent process had started the driver
         raise _unavailable("CUDA was used before this process was forked: start processes with spawn")
@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "05a84636987e8343"
+__build__ = "f5abcc036cc5d9db"
