@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "f5abcc036cc5d9db"
+__build__ = "8574c1e5b8da90de"

@@ -91,4 +91,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "f5abcc036cc5d9db"
+__build__ = "8574c1e5b8da90de"

@@ -174,6 +174,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "f5abcc036cc5d9db"
+__build__ = "8574c1e5b8da90de"
 
 _drop_in.refuse_other_version(__build__, __file__)
