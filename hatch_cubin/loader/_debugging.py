@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Help with mistakes: error messages, `check_arguments`, and `use`."""
+"""Error messages, and functions for tests: `check_arguments`, `use`."""
 
 import os
 import sys
@@ -312,8 +312,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "0658f5d9be0c31632e20a1f8d4ee2863c5911476dcda81378c61ecdd5e1e858c",
-    "_split": "9fe234062143b48014d0149baf11f1d5f05313ae8f25147923641b09e631a77f",
+    "_packs": "b4312c99cff0b3443a9b5b0471c2d77b5b6c05c70d12f7f408b37207850c2ace",
+    "_split": "e9ca7d6b650fe65e8153b5494af016752b0503f92dd3b1d9a2cf060e227043b6",
 }
 
 
@@ -337,7 +337,7 @@ def use(
 ) -> _Used:
     """Use the bundle in another folder, in this whole process. For tests and debugging.
 
-    A mapping replaces the code of modules, for all devices. Its keys are names of modules or kernels, its
+    A mapping as *what* replaces modules' code for all devices. Its keys are names of modules or kernels, its
     values bytes or cuda.core's `ObjectCode`. None means the package's own bundle.
     With *strict*, kernels that the driver would have to translate are not found. None keeps the setting.
     To undo this call, use the result in a `with` block, or call its `close()`.
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "8f760eeb1fa60d96"
+__build__ = "8574c1e5b8da90de"

@@ -348,7 +348,7 @@ _NVML_WITHOUT_DRIVER = (9, 18)  # the driver is not loaded, or its version diffe
 
 
 def _driver_version() -> int:
-    """Return the driver's version. Start the driver here, because cuda.core could hang without a device."""
+    """Return the driver's version. Start the driver without cuda.core, which could hang without a device."""
     pid = os.getpid()
     if _drivers.keys() - {pid}:  # the parent process had started the driver
         raise _unavailable(_FORKED)
@@ -623,4 +623,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "8f760eeb1fa60d96"
+__build__ = "8574c1e5b8da90de"
