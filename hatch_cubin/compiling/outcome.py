@@ -44,10 +44,10 @@ def outcome_of(
 
 
 def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
-    """Return an error if a source with tile kernels includes a header with kernels of another kind.
+    """Return an error if a source with tile kernels includes a header with kernels that are not tile kernels.
 
-    The wheel would not contain kernels of another kind from a header. Kernels of another kind in the source
-    itself get a module of their own.
+    The wheel would not contain those kernels of the header that are not tile kernels. If the source itself
+    contains kernels that are not tile kernels, these kernels get a module of their own.
     """
     if not module.is_tile or kernel_kinds(module.source).other:
         return []

@@ -4,9 +4,10 @@ Every build reads the project's own files and follows their includes. If the pro
 included header, a build searches folders outside the project (toolkit and wheels) and records the result of
 the search. The result of the search depends on the includes and macros in the project's files, on the macros
 in the project's configuration, on the search path, and on the files outside the project. A recorded result of
-the search for headers is valid under two conditions. First, each path outside the project at which the search
-looked has the same content as before, or is still missing. Second, each path in the project at which a header
-outside the project found no file is still missing. If all files of a folder have the same size, times and
+the search for headers is valid under two conditions. The first condition is about paths outside the project:
+each file that the search read has the same content as before, and each file that the search did not find is
+still missing. The second condition is about includes in headers outside the project: each path in the project
+that had no file for such an include still has no file. If all files of a folder have the same size, times and
 inode as before, the files are not read again.
 """
 
@@ -130,7 +131,7 @@ class RecalledClosures:
                     folder.add(relative, content)
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
-        """Return whether files that outside headers did not find in the project are still missing there."""
+        """Return whether files that headers outside the project tried to include are still missing in it."""
         if self._still_absent is None:
             tried = [*map(tuple, json.loads(self._take_line(_TRIED) or "[]"))]
             try:

@@ -199,7 +199,7 @@ def check_arguments(
 ) -> None:
     """Raise a TypeError if these arguments do not fit a kernel in one of its files. For tests.
 
-    Pass the arguments of `launch`. The kernel is not launched, and CUDA is not imported.
+    The kernel is not launched, and CUDA is not imported.
     """
     found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
     _check(found, kernel_name or one_kernel(found), arguments)
@@ -309,8 +309,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "551ce575085c930e0ee382819e52ce6e6e2d1337d410dd1d66e9e1470c8d093e",
-    "_split": "3c9cc255b2808b8bc6b962f735aeb7539fc585e0389be1672b15027fc47431de",
+    "_packs": "bd933074109614cddef3bf7dea132cf206cb2e856d124f2ae3155f96b12030fb",
+    "_split": "b6f41482f2f0feedfb19c1c221db6eacb0041ca7e7f106b329d7be062b095d07",
 }
 
 
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "05a84636987e8343"
+__build__ = "78b6c5f5557886f0"

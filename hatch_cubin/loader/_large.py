@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "05a84636987e8343"
+__build__ = "78b6c5f5557886f0"

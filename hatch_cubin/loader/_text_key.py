@@ -58,11 +58,11 @@ def parse_options(front: str, options: "Iterable[str]") -> "list[tuple[str, str]
 
 
 def text_key(front: str, options: "Iterable[str]", text: str) -> str:
-    """Return the key of a *text* that is compiled with *options*. ValueError if a key has no such option.
+    """Return the key of a *text* that is compiled with *options*. ValueError if an option cannot be in a key.
 
-    *front* is the library that would compile the text. Include folders and suppressed messages are not part
-    of the key. Neither are the order of the options, the form of line ends, and `#line` at the start. Options
-    with the same name keep their order, because NVRTC uses the last one.
+    *front* is the library that would compile the text. Include folders, suppressed messages, the form of line
+    ends, `#line` at the start and the order of the options do not change the key. Only options with the same
+    name keep their order, because NVRTC uses the last one.
     """
     changing = [each for each in parse_options(front, options) if each[0] not in _WITHOUT_EFFECT_ON_CODE]
     changing.sort(key=_sort_key)
@@ -88,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "05a84636987e8343"
+__build__ = "78b6c5f5557886f0"

@@ -3,8 +3,8 @@
 
     from mypkg._cubins.core import Program
 
-If the package contains a text with its options, `compile("cubin")` returns its machine code. Otherwise
-cuda.core compiles the text, after a `CompiledAtRunTimeWarning`.
+If the package contains a text with its options, `compile("cubin")` returns its machine code. cuda.core
+compiles a text that the package does not contain, after a `CompiledAtRunTimeWarning`.
 """
 
 import _thread
@@ -151,7 +151,7 @@ class Program:
         return getattr(self._started(), name)
 
     def _started(self) -> "Any":
-        """Return cuda.core's program of the text, which exists from the first call on."""
+        """Return cuda.core's program of the text. The first call of this method creates the program."""
         with self._lock:
             if self._of_cuda_core is None:
                 self._of_cuda_core = cuda.core.Program(*self._arguments)
@@ -173,6 +173,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "05a84636987e8343"
+__build__ = "78b6c5f5557886f0"
 
 _drop_in.refuse_other_version(__build__, __file__)
