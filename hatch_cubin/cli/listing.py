@@ -16,7 +16,7 @@ from .rendering import plain
 from .verb_base import Answer
 
 _SOURCES = (".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".ptx", ".c", ".cc", ".cpp", ".cxx")
-_WHICH = "without --ptx and --sass, inspect lists the kernels"
+_WHICH = "without --ptx and --sass, 'hatch-cubin inspect' lists the kernels of a wheel"
 _INSTALL = "pip install nvidia-cuda-nvdisasm, or put the nvdisasm of a toolkit on PATH"
 
 

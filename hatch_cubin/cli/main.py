@@ -29,12 +29,12 @@ VERBS = {
     "explain": "explain a cache miss, the choice of an arch, or the file that a GPU loads",
     "inspect": "show the kernels in wheels, in folders or in installed packages",
     "unpack": "write the compiled code of a wheel as single files, for tools such as cuobjdump",
-    "split": "split a finished wheel by arch, into smaller wheels",
+    "split": "split a finished wheel into smaller wheels, by arch",
     "verify": "check wheels against their manifests, or against a rebuild",
     "check": "check wheels before they are published: kernels for every GPU, size, tags",
     "diff": "compare two wheels, with the most important differences first",
     "cache": "show, check, trim or empty the cache; hash the plan for CI",
-    "keygen": "make a key pair, with which builds sign their results in a cache",
+    "keygen": "make a pair of keys for signing the results of builds in a cache",
     "bundle": "write the compiled kernels into a package's folder, for any build backend",
 }
 FORMAT = 1  # The version of the format of --json.
@@ -306,16 +306,22 @@ class _PrintCompletion(argparse.Action):
         parser.exit()
 
 
-def _guess(said: str, known: Sequence[str]) -> str:
-    """Return an error message for the unknown word *said*, with a suggestion: a similar word from *known*."""
+def _guess(word: str, known: Sequence[str]) -> str:
+    """Return an error message for the unknown word *word*, with a suggestion: a similar word from *known*."""
     import difflib
 
     possible = {*known, "cache clear", *_OPTIONS} if known == [*VERBS] else {*known}
-    others = [name for name in (f"--{said}", *_OTHER_NAMES.get(said, ())) if name in possible]
-    meant = others[:1] or difflib.get_close_matches(said, known, 1)
-    listed = " or ".join(filter(None, (", ".join(known[:-1]), known[-1])))
-    beside = " 'bake' fills the cache, and 'python -m build' makes the wheel" * (meant == ["bake"])
-    return f"{said!r} is not {listed}{''.join(f'; did you mean {each!r}?' for each in meant)}{beside}"
+    others = [name for name in (f"--{word}", *_OTHER_NAMES.get(word, ())) if name in possible]
+    meant = others[:1] or difflib.get_close_matches(word, known, 1)
+    choices = " or ".join(filter(None, (", ".join(known[:-1]), known[-1])))
+    if meant == ["bake"]:
+        return (
+            f"{word!r} is not {choices}; did you mean 'bake'? "
+            "'bake' fills the cache, and 'python -m build' makes the wheel"
+        )
+    if meant:
+        return f"{word!r} is not {choices}; did you mean {meant[0]!r}?"
+    return f"{word!r} is not {choices}"
 
 
 def _json(verb: str | None, facts: Mapping[str, Any], problems: Iterable[Problem]) -> str:

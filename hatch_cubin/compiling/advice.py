@@ -62,6 +62,7 @@ _CAUSES = (
     macros.used_in_header,
     other_sources.unresolved,
     undefined_names.misspelled,
+    undefined_names.unqualified,
     undefined_names.of_unknown_namespace,
     undefined_names.undefined,
     host_code.unannotated,

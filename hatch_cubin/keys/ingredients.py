@@ -304,8 +304,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         {
             "tileiras": (
                 "tileiras {was} -> {now}",
-                "tileiras {now} compiles its tile kernels now",
-                "its kernels are not tile kernels any more",
+                "tileiras {now} now compiles tile kernels of this source",
+                "this source no longer contains tile kernels",
             )
         },
         str,
@@ -317,9 +317,9 @@ INGREDIENTS: Sequence[Ingredient] = (
         _object,
         {
             "object": (
-                "compiled to be linked with mode {was}, and now {now}",
-                "compiled to be linked now, with mode {now}",
-                "no longer compiled to be linked",
+                "the source was compiled for the link mode {was}, and is now compiled for {now}",
+                "the source is now compiled for linking, with mode {now}",
+                "the source is no longer compiled for linking",
             )
         },
         str,
@@ -328,7 +328,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "mode",
         lambda unit_inputs: _mode(unit_inputs.module),
-        {"mode": ("linked with mode {was}, and now {now}", "", "")},
+        {"mode": ("the module was linked with mode {was}, and is now linked with mode {now}", "", "")},
         str,
         positions=DigestPositions(None, None, 5),
         parts=_value_only(lambda unit_inputs: _mode(unit_inputs.module)),

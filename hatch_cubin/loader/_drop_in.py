@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "78b6c5f5557886f0"
+__build__ = "cd8ebc2af49a0e21"

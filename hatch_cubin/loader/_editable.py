@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "78b6c5f5557886f0"
+__build__ = "cd8ebc2af49a0e21"

@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "78b6c5f5557886f0"
+__build__ = "cd8ebc2af49a0e21"

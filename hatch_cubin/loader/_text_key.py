@@ -88,4 +88,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "78b6c5f5557886f0"
+__build__ = "cd8ebc2af49a0e21"

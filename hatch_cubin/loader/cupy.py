@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "78b6c5f5557886f0"
+__build__ = "cd8ebc2af49a0e21"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -199,22 +199,22 @@ def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Ite
         if now != content:
             disk_path = project.tree.disk_path(path)
             exists = path in known or os.path.exists(disk_path)
-            yield f"{path} {_change(disk_path, content) if exists else 'is gone'}"
+            yield _change(path, disk_path, content) if exists else f"{path} is gone"
     for path in absent_includes.appeared_paths(project.tree, lock.absent):
-        yield f"{path} is new, and an include may find it"
+        yield f"{path} is new, and an include may find this file"
 
 
-def _change(path: Path, locked: str) -> str:
-    """Return how a file differs from the file whose digest is in the lock file."""
+def _change(path: str, disk_path: Path, locked: str) -> str:
+    """Return how the file *path* differs from the file whose digest is in the lock file."""
     with contextlib.suppress(OSError):  # the file is not readable, or a producer returns its text
-        lf = file_access.read(path, read_limits.SOURCE).replace(b"\r\n", b"\n")
+        lf = file_access.read(disk_path, read_limits.SOURCE).replace(b"\r\n", b"\n")
         if locked in {file_digest(lf), file_digest(lf.replace(b"\n", b"\r\n"))}:
-            line = f"*{path.suffix or path.name} text eol=lf"
+            line = f"*{disk_path.suffix or disk_path.name} text eol=lf"
             return (
-                f"differs only in its line ends, LF or CRLF: write the line '{line}' in .gitattributes, "
-                "save the file with LF, and then write the lock again"
+                f"{path} differs only in its line ends, LF or CRLF: write the line '{line}' in "
+                ".gitattributes, save the file with LF, and then write the lock again"
             )
-    return "is changed"
+    return f"{path} is changed"
 
 
 def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
@@ -315,8 +315,8 @@ def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
     sources = {job.unit.module.source.path: job.unit.module.source for job in jobs}
     return tuple(
         f"{path}: {source.produced.producer} has returned a different text for the same inputs: an installed "
-        "package has changed, or the function does not always return the same text (then a new lock does not "
-        "help: change the function)"
+        "package has changed, or the function does not always return the same text (then change the "
+        "function, because a new lock does not help)"
         for path, source in sources.items()
         if source.produced and source.sha256 not in locked
     )

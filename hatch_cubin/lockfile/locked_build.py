@@ -109,7 +109,10 @@ def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> I
             "and no compiler is installed to compile them"
         )
         command = install_command(project) or requirements.install_command(project.config, project.environ)
-        hint = f"build again: an isolated build then installs the compiler; without isolation: {command}"
+        hint = (
+            f"build again, because an isolated build then installs the compiler; without "
+            f"isolation, run: {command}"
+        )
         details = (*_WHY_MISSING, *verdict.faults, exc.problems[0].what)
         raise ToolchainError(
             problem("locked-units-missing", what, Location(lock_format.NAME), hint, details)
@@ -139,10 +142,13 @@ def install_command(project: Project) -> str | None:
 
 def report_stale(project: Project, changes: Sequence[str]) -> None:
     """Print that the lock file is outdated and why; the build continues without the lock file."""
-    more = f", and {len(changes) - 1} more" * (len(changes) > 1)
+    shown = changes[0] if len(changes) == 1 else f"{changes[0]}, and {len(changes) - 1} more"
     setters = " and ".join(project.replaced_keys_of_units().values())
-    mismatch = f"does not match a build with {setters}" if setters else "is stale"
-    project.inform(f"{lock_format.NAME} {mismatch} ({changes[0]}{more}): {_hint(project)}")
+    hint = _hint(project)
+    if setters:
+        project.inform(f"{lock_format.NAME} does not match a build with {setters} ({shown}): {hint}")
+    else:
+        project.inform(f"{lock_format.NAME} is stale ({shown}): {hint}")
 
 
 def _results(

@@ -61,7 +61,10 @@ def installed_late(root: str | Path, setup_requires: Iterable[str] = ()) -> Prob
     """
     pyproject, backend = table_location.read_project(root)
     known = table_location.inside(pyproject, "build-system").get("requires")
-    what = "[build-system] does not require hatch-cubin, so pip does not ask it which compiler to install"
+    what = (
+        "[build-system] does not require hatch-cubin, so pip does not ask hatch-cubin "
+        "which compiler to install"
+    )
     if isinstance(known, list) and any(map(known_names.is_own, known)):
         if not setup_requires:
             return None

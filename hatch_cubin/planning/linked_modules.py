@@ -74,10 +74,10 @@ def _refuse_settings(config: Config, parts: Sequence[Source]) -> None:
     problems += [
         problem(
             "key-in-wrong-table",
-            "is linked into a module, so it can have no arch and no variant in its name, "
-            "and no 'name', 'as', 'archs' or 'variants' of its own",
+            "is linked into a module, so the source's name cannot contain an arch or a variant, "
+            "and the source cannot have its own 'name', 'as', 'archs' or 'variants'",
             Location(source.path),
-            f"leave them out in {source.produced.producer}",
+            f"change the name and the settings that {source.produced.producer} returns for this source",
         )
         for source in parts
         if source.produced

@@ -250,7 +250,10 @@ def plan_modules(
             "cpp-setting-for-ptx",
             "only CUDA C++ has templates and macros",
             Location(source.path),
-            f"leave 'instantiate' and 'variants' out of its settings in {source.produced.producer}",
+            (
+                f"remove 'instantiate' and 'variants' from the settings of this source in "
+                f"{source.produced.producer}"
+            ),
         )
         for source in sources
         if not source.is_cpp
@@ -414,7 +417,7 @@ def _modules_of(
         variants |= dict(rule.variants)
     where = Location(source.path)
     if source.variant and variants:
-        what = "the name of this source contains a variant, so 'variants' cannot add more"
+        what = "the name of this source contains a variant, so 'variants' cannot add more variants"
         hint = "remove 'variants', or let the producer return one text without '[…]' in its name"
         raise ConfigError(problem("variants-of-one-variant", what, where, hint))
     combinations = [(source.variant, ())] if source.variant else variant_combinations(variants, where)
@@ -469,7 +472,10 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
     problems = [
         problem(
             "setting-changes-call",
-            f"{key!r} would change {source.path}, but a source with 'as' must be the same as in its call",
+            (
+                f"{key!r} would change {source.path}, but a source with 'as' must stay as it "
+                f"is in the library's call"
+            ),
             config.place.of("source", index, key),
             f"change 'path' of this table so that it does not match sources with 'as', such as {source.path}",
         )

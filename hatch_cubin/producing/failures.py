@@ -106,7 +106,7 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
     left = len(seen) - _NAMES
     named = f"{', '.join(seen[:_NAMES])}{f' and {left} more' if left > 0 else ''}"
     inputs = dict.fromkeys((*rule.inputs, *alone, *globs))
-    what = f"{rule.path} reads {named}, but 'inputs' does not list this input"
+    what = f"{rule.path} reads {named}, which 'inputs' does not list"
     yield problem(
         "undeclared-input", what, table, f"write in the producer table: {setting('inputs', [*inputs])}"
     )
@@ -161,8 +161,8 @@ def _hints(producer: Producer, content: Mapping[str, Any]) -> Iterator[str]:
     if top and all(name.partition(".")[0] != top for name, _folder in producer.packages):
         requires = setting("requires", [*rule.requires, "…"])
         yield (
-            "an isolated build installs only the packages in 'requires': to import this module, write the "
-            f"name of its distribution in place of … in the producer table: {requires}"
+            "an isolated build installs only the packages in 'requires': write this line in the producer "
+            f"table, with the name of the module's distribution instead of …: {requires}"
         )
     if error.startswith("FileNotFoundError"):
         if any(re.search("subprocess|Popen", text) for *_place, text in content["frames"]):

@@ -142,7 +142,8 @@ def _parts(name: Any, rule: ProducerRule, where: Location) -> Mapping[str, Any]:
         raise ConfigError(problem("bad-produced-name", what, where, hint))
     if match["arch"] is not None and number_of(match["arch"]) is None:
         what = (
-            f"has {match['arch']!r} before its suffix, which is not an arch such as 'sm_90a' or 'compute_90'"
+            f"has {match['arch']!r} before the suffix, but {match['arch']!r} is not an arch such as "
+            "'sm_90a' or 'compute_90'"
         )
         raise ConfigError(problem("bad-produced-name", what, where, _FORM))
     if match["suffix"] not in rule.produces:
@@ -171,8 +172,10 @@ def _variant(text: str | None, where: Location) -> Iterator[tuple[str, str]]:
 
 def _text(text: Any, where: Location) -> str:
     if not isinstance(text, str):
-        found = f"is a value of type {_type(text)}" if _type(text) else "has no key 'text'"
-        what = f"must be a text, or a mapping with 'text' and settings of the source, but {found}"
+        if kind := _type(text):
+            what = f"must be a text, or a mapping with 'text' and settings of the source, but has type {kind}"
+        else:
+            what = "is a mapping without the key 'text', which must contain the text of the source"
         raise ConfigError(problem("produced-no-text", what, where))
     try:
         text.encode()
@@ -187,7 +190,8 @@ def _text(text: Any, where: Location) -> str:
 def _bytes(value: Any, where: Location) -> bytes:
     if not _is_other(value) or "data" not in value:
         what = (
-            "must be the bytes of Tile IR, or a mapping with 'text' for the bytes, and settings of the source"
+            "must be the bytes of Tile IR, or a mapping that has these bytes as 'text' "
+            "and settings of the source"
         )
         raise ConfigError(problem("produced-no-text", what, where))
     data: str = value["data"]

@@ -153,8 +153,10 @@ class _ProjectLoader(importlib.abc.Loader):
             return None
         with contextlib.suppress(OSError), open(os.path.join(self._disk_path, "__init__.py"), "rb") as file:
             if re.search(rf"\b{re.escape(name)}\b".encode(), file.read()):
-                where = f"{self._path}/__init__.py does not run here"
-                return f"{where}: import {name} from another module, or move it into one"
+                return (
+                    f"{self._path}/__init__.py does not run here: import {name} from another module, "
+                    f"or move {name} into another module"
+                )
         close = difflib.get_close_matches(name, self.modules(), 1)
         return f"did you mean {close[0]!r}?" if close else None
 

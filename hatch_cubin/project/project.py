@@ -156,8 +156,11 @@ class Project:
             self.inform(note)
         for variable, key in self.variables_that_change_units().items():
             place = self.config.place
-            at = f" ({place.of(key)})" if place.has(key) else ", which the table does not set"
-            self.inform(f"{variable}={self.environ[variable]} replaces {key!r}{at}")
+            value = self.environ[variable]
+            if place.has(key):
+                self.inform(f"{variable}={value} replaces {key!r} ({place.of(key)})")
+            else:
+                self.inform(f"{variable}={value} sets {key!r}, which the table does not set")
         self._warn_of_missing_signatures()
         self._warn_of_idle_store_settings()
 
@@ -166,8 +169,10 @@ class Project:
         if key == "":
             self.warn(f"{SIGNING_KEY} is empty, so results are not signed")
         elif key and self.config.trusted_keys and not self.is_switched_on(REQUIRE_SIGNED):
-            what = f"{SIGNING_KEY} is set, but {REQUIRE_SIGNED} is not"
-            self.warn(f"{what}: results that are already in the cache without a signature stay unsigned")
+            self.warn(
+                f"{SIGNING_KEY} is set, but {REQUIRE_SIGNED} is not: results that are already in the cache "
+                "without a signature stay unsigned"
+            )
 
     def variables_that_change_units(self) -> dict[str, str]:
         """Return the environment variables that replace 'archs' or 'toolkit', each with the replaced key."""
@@ -374,7 +379,11 @@ def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Probl
         seen[source.path] = by
         if other is not None:
             what = f"{by} returns a source with this name, but {other} already has this name"
-            hint = "two tables name this function: delete one" if other == by else "rename one of them"
+            hint = (
+                "two tables name this function: delete one table"
+                if other == by
+                else "rename one of the two sources"
+            )
             if is_file:
                 hint = f"delete the file if {by} wrote it earlier; otherwise rename the file"
             yield problem("produced-name-taken", what, Location(source.path), hint)
@@ -411,7 +420,7 @@ def _why_excludes_nothing(on_disk: Path) -> str:
     # The hint must not suggest a similar path: if the user excluded that source, its kernels would be
     # missing.
     if on_disk.is_file():
-        return "headers and other files that are not sources need no 'exclude': remove the path"
+        return "only sources are compiled, so headers and other files need not be excluded: remove the path"
     return "'hatch-cubin plan' lists the sources"
 
 
@@ -453,7 +462,9 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
     home = project.tree.source_root_of(pattern)
     if home is not None and home.is_partial and not home.folder.is_dir():
         folder = home.path_from_project
-        return f"this sdist (it has PKG-INFO) does not contain {folder}: build the sdist with hatch-cubin"
+        return (
+            f"this project is an sdist (it has PKG-INFO) without {folder}: build the sdist with hatch-cubin"
+        )
     if project.tree.disk_path(pattern).is_dir():
         return f'the path is a folder: write "{pattern}/**/*.cu" for the sources in the folder'
     if not is_glob(pattern):

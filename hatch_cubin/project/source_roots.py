@@ -21,7 +21,8 @@ from ..errors import ConfigError, Problem, SourceError, problem
 _KEY = "source-roots"
 _MARK_OF_SDISTS = "PKG-INFO"
 _COPIED_AWAY = (
-    "a copy of the project does not contain this folder: build in the original folder, or from the sdist"
+    "if this is a copy of the project, the folder was not copied: build in the "
+    "original folder, or from the sdist"
 )
 # The folder for source roots in sdists. Its name cannot be the name of a package, because setuptools would
 # treat a folder such as `csrc` as a package.
@@ -121,7 +122,10 @@ def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: TableLocat
             problems += (each._replace(what=f"{_KEY}: {each.what}", where=where) for each in exc.problems)
     for one, other in itertools.permutations(found, 2):
         if one.folder.is_relative_to(other.folder) and (one.folder != other.folder or one.name > other.name):
-            what = f"{_KEY}: {one.name!r} is the folder {other.name!r} or is inside it: remove one of the two"
+            what = (
+                f"{_KEY}: {one.name!r} is the folder {other.name!r} or is inside it: remove "
+                f"one of these source roots"
+            )
             problems.append(problem("source-roots-overlap", what, place.of(_KEY, one.name)))
     if problems:
         raise ConfigError(*problems)

@@ -121,8 +121,14 @@ class SharedStore:
         self._store.close_idle()
 
     def _count_damage(self) -> None:
-        page = ": it answers with a web page, perhaps a page to log in" if self._sent_web_page else ""
-        self._calls.count_fault(f"the store sends other bytes than were stored{page}")
+        if self._sent_web_page:
+            fault = (
+                "the store sends other bytes than were stored: "
+                "it answers with a web page, perhaps a page to log in"
+            )
+        else:
+            fault = "the store sends other bytes than were stored"
+        self._calls.count_fault(fault)
 
     def _verify_push(self) -> None:
         """Read a pushed object again, because a server may accept all uploads without storing them."""

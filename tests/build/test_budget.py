@@ -67,7 +67,7 @@ def test_no_door_leaves_a_wheel_that_is_too_large(tmp_path: Path, door: Callable
     wheel = "demo-1.0-py3-none-any.whl"
     assert said[start].startswith(f"hatch-cubin: error: pyproject.toml:{line}: {wheel} has ")
     assert said[start].endswith(" KB, but max-size allows only 10.0 KB [wheel-too-large]")
-    assert said[start + 1].startswith("  the largest: demo/_cubins/__init__.py ")
+    assert said[start + 1].startswith("  the largest files: demo/_cubins/__init__.py ")
     end = said.index("hatch-cubin: 1 error, nothing was built")
     remedies = {each.rpartition(" would save ")[0] for each in said[start + 2 : end]}
     assert remedies >= {

@@ -141,7 +141,7 @@ def test_a_pull_request_is_compared_with_what_it_goes_into(tmp_path: Path) -> No
     workflow = Workflow("docs/ci/github-diff.yml", repository(tmp_path), tmp_path)
     (job,) = workflow.pull_request()
     assert "### kernels gained: 1\n" in summary(job)
-    assert "| `axpy` | sm\\_80, sm\\_90 (all of its archs) |" in summary(job)
+    assert "| `axpy` | sm\\_80, sm\\_90 (all archs of this kernel) |" in summary(job)
 
 
 def test_wheels_of_cibuildwheel_are_checked(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--recheck",
         metavar="PART",
         type=_share,
-        help="compile a share of the other machines' results here too, and compare them, as in '1%%'",
+        help="compile a share of the units, such as '1%%', on this machine too, and compare the results",
     )
     parser.add_argument(
         "--require-hits",

@@ -123,7 +123,7 @@ def _stats(args: argparse.Namespace) -> Answer:
     }
     lines = [str(folder), f"{_entries(there.entries)}, {size(there.bytes)}"]
     if there.unproven:
-        lines.append(f"{count(there.unproven, 'file')} without a valid record: builds replace such files")
+        lines.append(f"{count(there.unproven, 'file')} without a valid record: builds replace these files")
     if builds:
         columns = ("time", "hits", "fetched", "misses", "project")
         rows = [tuple(each[name] for name in columns) for each in builds]
@@ -133,7 +133,8 @@ def _stats(args: argparse.Namespace) -> Answer:
 
 
 def _tier_line(name: str, tier: history.Tier) -> str:
-    return f"{name}: {tier['rate']:.0%} of all units, which saved about {tier['saved_s']:.1f} s of compiling"
+    rate, seconds = f"{tier['rate']:.0%}", f"{tier['saved_s']:.1f}"
+    return f"{name}: hits for {rate} of all units, which saved about {seconds} s of compiling"
 
 
 def _merge(args: argparse.Namespace) -> Answer:
@@ -164,7 +165,9 @@ def _mergeable_hint(folder: Path) -> str:
     inner = [str(path.parent) for pattern in ("*/entries", "*/*/entries") for path in folder.glob(pattern)]
     if inner:
         return f"name the cache folders in this folder: {shlex.join(sorted(inner))}"
-    return "name a copy of the folder that 'hatch-cubin cache dir' prints on the other machine"
+    return (
+        "run 'hatch-cubin cache dir' on the other machine, copy the folder that it prints, and name the copy"
+    )
 
 
 def _merged(name: str, merged: MergeResult) -> Iterator[str]:
@@ -209,7 +212,7 @@ def _gc(args: argparse.Namespace) -> Answer:
         unused_for = 0.0
     keep = history.keys(folder) if args.keep_last_build else set()
     if keep is None:
-        what = f"this user has not yet built with the cache at {folder}"
+        what = f"this user has not yet run a build with the cache at {folder}"
         hint = "build first: --keep-last-build needs to know which entries the last build used"
         raise CheckError(problem("no-build-known", what, hint=hint))
     with _os_errors_reported(folder):
@@ -324,6 +327,9 @@ def _seconds(text: str) -> float:
     if match is None:
         from ..usage_hints import time_meant
 
-        guess = f"; did you mean {meant!r}?" if (meant := time_meant(text)) else ""
-        raise argparse.ArgumentTypeError(f"must be a time such as '30d', '12h' or '2w', not {text!r}{guess}")
+        if meant := time_meant(text):
+            what = f"must be a time such as '30d', '12h' or '2w', not {text!r}; did you mean {meant!r}?"
+        else:
+            what = f"must be a time such as '30d', '12h' or '2w', not {text!r}"
+        raise argparse.ArgumentTypeError(what)
     return float(int(match[1]) * _SECONDS[match[2]])

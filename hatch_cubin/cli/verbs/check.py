@@ -166,7 +166,9 @@ def _archs_not_shipped(folder: str, verdicts: Iterable[CheckResult]) -> Iterator
     missing = [arch for arch in archs if shipped.isdisjoint({arch, f"{arch}a"})]
     if kernels and missing:
         what = f"no checked wheel contains machine code for {', '.join(missing)}, which 'archs' lists"
-        hint = "perhaps HATCH_CUBIN_ARCHS was set in the build, or 'archs' of source tables replaces this key"
+        hint = (
+            "perhaps HATCH_CUBIN_ARCHS was set in the build, or the tables of sources have their own 'archs'"
+        )
         yield problem("arch-not-shipped", what, place.of("archs"), hint)
 
 

@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ...common.sizes import count
 from ...config import value_checks
 from ...errors import BundleError, ConfigError, HatchCubinError, Location, Problem, problem
 from ...wheels.comparing.comparison import ComparedWheel, compare_wheels, compared_wheel
@@ -40,12 +39,12 @@ from ..verb_base import (
 _SHOWN = 10
 _NO_PROJECT = "name two wheels, or the project to compare the wheel with: --project DIR"
 _WORSE = {
-    "lost": "lost",
-    "signatures": "with other arguments",
-    "spills": "with more spills",
-    "registers": "with more registers",
-    "stack": "with more stack",
-    "shared": "with more shared memory",
+    "lost": "lost kernels",
+    "signatures": "kernels with other arguments",
+    "spills": "kernels with more spills",
+    "registers": "kernels with more registers",
+    "stack": "kernels with more stack",
+    "shared": "kernels with more shared memory",
 }
 
 
@@ -148,11 +147,13 @@ def _exceeded_limits(
             was, now = _compared_sizes(before, after, diffs)
             if limit.is_passed(was, now):
                 change = f"from {size(was)} to {size(now)}, {percent_change(was, now)}"
-                yield problem("wheel-grown", f"has grown {change} (--fail-on {limit.text})", where)
+                what = f"the size has grown {change}, but --fail-on {limit.text} does not allow this"
+                yield problem("wheel-grown", what, where)
         elif passed := [title for diff in diffs for title in exceeding(diff, limit)]:
             more = len(passed) - _SHOWN
             shown = (*passed[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
-            what = f"{count(len(passed), 'kernel')} {_WORSE[limit.what]} (--fail-on {limit.text})"
+            worse_kernels = _WORSE[limit.what]
+            what = f"{worse_kernels}: {len(passed)}, which --fail-on {limit.text} does not allow"
             yield problem("kernels-worse", what, where, details=shown)
 
 
@@ -175,20 +176,20 @@ def _limits(text: str) -> list[FailLimit]:
 
 def _limit(text: str) -> FailLimit:
     """Return the limit in a text such as `spills`, `registers=8` or `size=5%`, or raise ValueError."""
-    what, _, amount = text.partition("=")
-    if what not in FAIL_ON_KINDS:
-        meant = value_checks.guess(what, FAIL_ON_KINDS)
+    change, _, amount = text.partition("=")
+    if change not in FAIL_ON_KINDS:
+        meant = value_checks.guess(change, FAIL_ON_KINDS)
         raise ValueError(
-            f"{what!r} is not one of {', '.join(FAIL_ON_KINDS)}" + (f": {meant}" if meant else "")
+            f"{change!r} is not one of {', '.join(FAIL_ON_KINDS)}" + (f": {meant}" if meant else "")
         )
     if not amount:
-        return FailLimit(what, text)
-    if what in ("lost", "signatures"):
-        raise ValueError(f"{what!r} does not accept a limit: one such kernel is enough for an error")
+        return FailLimit(change, text)
+    if change in ("lost", "signatures"):
+        raise ValueError(f"{change!r} does not accept a limit: a single kernel is enough for an error")
     if amount.endswith("%"):
-        return FailLimit(what, text, _number(text, amount[:-1]), percent=True)
-    counted = what in ("spills", "registers")
-    return FailLimit(what, text, _number(text, amount) if counted else value_checks.size(amount))
+        return FailLimit(change, text, _number(text, amount[:-1]), percent=True)
+    counted = change in ("spills", "registers")
+    return FailLimit(change, text, _number(text, amount) if counted else value_checks.size(amount))
 
 
 def _number(text: str, amount: str) -> float:

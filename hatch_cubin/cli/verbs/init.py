@@ -45,7 +45,7 @@ _SETTINGS = (
         "PTX needs a driver that is as new as the toolkit: PTX of CUDA 13.0 runs on all drivers for CUDA 13",
     ),
 )
-_INSIDE = "the build backend that makes the wheel, except the kernels"
+_INSIDE = "the build backend that makes everything in the wheel except the kernels"
 # Commands of build tools that do not run `hatch_cubin.backend`.
 _PAST_OURS = {"flit_core": "flit build", "maturin": "maturin build"}
 _KERNEL_FILES = ("*.cu", "*.cuh", "*.h", "*.ptx", "*.tileir")

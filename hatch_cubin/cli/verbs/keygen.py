@@ -46,7 +46,8 @@ def run(args: argparse.Namespace) -> Answer:
     variable = f"HATCH_CUBIN_SIGNING_KEY=@{shlex.quote(os.path.abspath(args.file))}"
     with streams.Lossy(sys.stderr):
         streams.print_message(
-            sys.stderr, f"{PREFIX}everybody who has this file can sign, so keep it secret: {variable}"
+            sys.stderr,
+            f"{PREFIX}everybody who has this file can sign results, so keep the file secret: {variable}",
         )
     return Answer({"file": args.file, "public_key": public}, [toml_lines.setting("trusted-keys", [public])])
 

@@ -56,7 +56,7 @@ def _refuse_variables(project: Project) -> None:
     if problems := [
         problem(
             "variable-changes-lock",
-            f"{variable} is set, but a lock is for the value of {key!r} in {project.config.place.file}",
+            f"{variable} is set, but a lock is made for the value of {key!r} in {project.config.place.file}",
             hint=f"unset {variable}, or write its value in {key!r} and then unset {variable}",
         )
         for variable, key in project.variables_that_change_units().items()

@@ -198,11 +198,12 @@ class _Rebuilder:
         path = Location(checked.facts["path"])
         whole = self._wholes.get(said["index"])
         if whole is None:
-            what = f"was not compared, because its main wheel {said['project']} {said['version']} is missing"
+            main = f"{said['project']} {said['version']}"
+            what = f"this companion wheel was not compared, because the main wheel {main} is missing"
             hint = "name the main wheel too, as 'hatch-cubin split' wrote it"
             wrong = problem("companion-not-compared", what, path, hint)
         elif not fits_manifest(package, said, whole):
-            what = "does not have the files that its main wheel's manifest lists"
+            what = "this companion wheel does not have the files that the main wheel's manifest lists"
             wrong = problem("companion-differs", what, path, "split the wheel again")
         else:
             return checked
@@ -299,7 +300,7 @@ def _summary(bundle: Bundle, comparison: RebuildComparison) -> Iterator[str]:
 def _not_of_project(bundle: Bundle, others: Sequence[Bundle]) -> Iterator[Problem]:
     """Yield a problem for each bundle that was not compared: such a bundle may contain arbitrary code."""
     for other in others:
-        what = f"was not compared: this project builds only {bundle.place}"
+        what = f"was not compared with a rebuild, because this project builds only {bundle.place}"
         hint = "remove this bundle: the kernels of another project belong into that project's own wheel"
         yield problem("bundle-not-compared", what, Location(other.where), hint if other.wheel else None)
 
@@ -316,9 +317,15 @@ def _findings(bundle: Bundle, comparison: RebuildComparison, again: _Rebuilder) 
         if units:
             why = [*_toolchain(comparison)] if verdict == "other inputs" else []
             wrong = _about(verdict, count(len(units), "unit"))
-            hint = wrong.hint if install is None or not why else f"cubin.lock names a toolkit: {install}"
+            hint = (
+                wrong.hint
+                if install is None or not why
+                else f"install the toolkit that cubin.lock names, and verify the wheel again: {install}"
+            )
             if verdict == "other inputs" and not why and again.has_producers():
-                hint = f"{hint}; if the commit is right, a producer has returned a different text"
+                hint = (
+                    f"{hint}; if this is already the right commit, a producer has returned a different text"
+                )
             yield wrong._replace(where=where, hint=hint, details=(*units, *why))
     files = [name for name, same in comparison.files.items() if not same]
     # If compiled code differs, the manifest differs too. Other files are reported only if all compiled code
@@ -336,11 +343,11 @@ def _about(verdict: UnitVerdict, units: str) -> Problem:
             "unit-differs", f"the rebuild differs in {units} although all inputs are equal", hint=hint
         )
     if verdict == "other inputs":
-        what = f"{units} built from different inputs: a source, a header, an option or the compiler"
+        what = f"the inputs of {units} differ in the rebuild: a source, a header, an option or the compiler"
         return problem("unit-inputs-differ", what, hint=_OF_ITS_BUILD)
     if verdict == "only in the bundle":
-        return problem("unit-not-built", f"{units} in the wheel, but not built by the project")
-    return problem("unit-not-shipped", f"{units} built by the project, but not in the wheel")
+        return problem("unit-not-built", f"the wheel has {units} that the project does not build")
+    return problem("unit-not-shipped", f"the project builds {units} that the wheel does not have")
 
 
 def _where(comparison: RebuildComparison) -> str:
@@ -355,6 +362,6 @@ def _where(comparison: RebuildComparison) -> str:
 
 def _toolchain(comparison: RebuildComparison) -> Iterator[str]:
     if comparison.toolchain:
-        yield "the difference proves nothing, because the two builds differ in:"
+        yield "the difference proves nothing, because the wheel's build and the rebuild differ in:"
         for name, shipped, here in comparison.toolchain:
             yield f"  {name}: {shipped} in the wheel, {here} in the rebuild"

@@ -33,12 +33,12 @@ def path_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for bundle in opened.bundles:
         for name, data in _written_files(bundle):
             if paths := absolute_paths(data):
-                what = f"contains the path of a folder: {_listed(paths)}"
+                what = f"contains the absolute path of a folder: {_listed(paths)}"
                 yield problem("absolute-path", what, bundle.at(name), _hint(name))
         with contextlib.suppress(BundleError):  # the integrity check reports an unreadable file
             bill = sbom_of(opened, bundle)
             if bill is not None and (paths := absolute_paths(bill.data)):
-                what = f"contains the path of a folder: {_listed(paths)}"
+                what = f"contains the absolute path of a folder: {_listed(paths)}"
                 yield problem("absolute-path", what, opened.at(bill.path))
 
 

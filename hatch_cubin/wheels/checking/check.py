@@ -174,9 +174,11 @@ def _debug_code_problems(bundle: Bundle, excepted: Sequence[str]) -> Iterator[Pr
             if isinstance(data, bytes) and is_for_debugger(data):
                 units.append(unit_name(module.name, entry.arch))
     if units:
-        what = f"{count(len(units), 'unit')} compiled for a debugger (-G), without optimization"
+        what = (
+            f"the bundle has {count(len(units), 'unit')} compiled for a debugger (-G), without optimization"
+        )
         more = [f"and {len(units) - _MAX_SHOWN} more"] * (len(units) > _MAX_SHOWN)
-        hint = "build without the option debug; profilers need only lineinfo"
+        hint = "build without the option 'debug'; a profiler needs only the option 'lineinfo'"
         yield problem("debug-code", what, Location(bundle.where), hint, (*units[:_MAX_SHOWN], *more))
 
 
@@ -208,21 +210,21 @@ def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     chosen = {gpu: loader.select(_number(gpu), None, shipped) for gpu in gpus}
     found = ", ".join(dict.fromkeys(each[0] for each in chosen.values() if each))
     new = [gpu for gpu, each in chosen.items() if not each]
-    ways = []
+    steps = []
     if found:
-        ways.append(
+        steps.append(
             f"the source does not define these kernels for {found}, perhaps because of an '#if': "
             f"define the kernels for {found} too"
         )
     if new:
         archs = ", ".join(f'"sm_{_number(gpu)}"' for gpu in new)
-        ways.append(
+        steps.append(
             f"add {archs} to the archs of these kernels, if the kernels support {', '.join(new)}, and "
             "unset HATCH_CUBIN_ARCHS"
         )
     return (
-        f"{', and '.join(ways)}; or set --gpu to the GPUs that the wheel is for, "
-        "or --except to the kernels that need not run on all GPUs"
+        f"{', and '.join(steps)}; or name the GPUs that the wheel is for with --gpu, "
+        "or name the kernels that need not run on all GPUs with --except"
     )
 
 
@@ -243,9 +245,12 @@ def _ptx_only_warnings(bundle: Bundle, checked: BundleCheck, excepted: Sequence[
 
 def _kernel_lines(left: AffectedKernels) -> Iterator[str]:
     for cover in left["kernels"][:_MAX_SHOWN]:
-        absent = f"; not in the code for {', '.join(cover['absent_from'])}" if cover["absent_from"] else ""
         title = kernel_title(cover["module"], cover["kernel"])
-        yield f"{title}: built for {', '.join(cover['archs'])}{absent}"
+        archs, absent_from = ", ".join(cover["archs"]), ", ".join(cover["absent_from"])
+        if absent_from:
+            yield f"{title}: built for {archs}; the code for {absent_from} does not contain this kernel"
+        else:
+            yield f"{title}: built for {archs}"
     if len(left["kernels"]) > _MAX_SHOWN:
         yield f"and {len(left['kernels']) - _MAX_SHOWN} more"
 
@@ -264,13 +269,13 @@ def check_sections(path: str, verdict: CheckResult) -> list[ReportSection]:
 
 def _size_line(verdict: CheckResult) -> str:
     shown = ", ".join(f"{name} {size(packed)}" for name, packed in [*verdict.largest.items()][:3])
-    return f"{size(verdict.bytes or 0)}; the largest: {shown}"
+    return f"{size(verdict.bytes or 0)}; the largest files: {shown}"
 
 
 def bundle_sections(checked: BundleCheck) -> Iterator[ReportSection]:
     """Yield the sections of the report about the code that GPUs load, and about register spills."""
     if checked["gpus"]:
-        yield coverage_section(f"{checked['where']}: what each GPU runs", checked["kernels"])
+        yield coverage_section(f"{checked['where']}: the code that each GPU runs", checked["kernels"])
     if checked["spills"]:
         yield _spill_section(checked)
 
@@ -283,7 +288,7 @@ def _spill_section(checked: BundleCheck) -> ReportSection:
     ]
     more = len(worst) - len(rows)
     title = f"kernels that spill registers: {len(worst)}"
-    lines = [f"and {more} more: 'hatch-cubin inspect' lists all"] if more else []
+    lines = [f"and {more} more kernels: 'hatch-cubin inspect' lists all kernels"] if more else []
     return ReportSection(
         title, lines, ReportTable(["kernel", "arch", "spills"], rows, numbers=[2], names=[0, 1])
     )

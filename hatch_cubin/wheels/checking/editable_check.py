@@ -49,7 +49,7 @@ def check_editable_file(data: bytes, folder: str | None) -> dict[str, Any]:
         shaped = {*notes} == _FIELDS and all(len(stamp) == 4 for stamp in notes["files"].values())
         if found and shaped and data == f"{canonical(notes)}\n".encode():
             return notes
-    raise ValueError("is not what hatch-cubin writes: it was edited or damaged")
+    raise ValueError("was edited or damaged: hatch-cubin would write this file differently")
 
 
 def rebuilt_editable_file(project: Project, data: bytes, sources: list[str]) -> bytes:

@@ -98,7 +98,7 @@ def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebui
             )
         return compare(shipped, built, elsewhere)
     except ValueError as exc:
-        what = f"its manifest or keys cannot be read: {exc}"
+        what = f"the manifest or the cache keys of this bundle cannot be read: {exc}"
         raise BundleError(problem("manifest-unreadable", what, Location(bundle.where))) from exc
 
 

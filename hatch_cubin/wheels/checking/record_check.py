@@ -55,7 +55,8 @@ def _name_problems(names: Sequence[str], at: LocationOf) -> Iterator[Problem]:
             yield problem("unsafe-path", what, at(ascii(name)[1:-1]))
         if BUNDLE_FOLDER in {_folded_part(part) for part in name.split("/") if part != BUNDLE_FOLDER}:
             what = (
-                f"would also be in {BUNDLE_FOLDER} on systems that ignore case or a dot at the end of a name"
+                f"would be installed into {BUNDLE_FOLDER} on systems that ignore case or a dot at the end "
+                "of a name"
             )
             yield problem("unsafe-path", what, at(name))
         if (

@@ -68,7 +68,7 @@ def sbom_problems(opened: OpenedWheel) -> Iterator[Problem]:
     if opened.archive is not None and len(without) == len(opened.bundles):
         for bundle, manifest in without:
             if manifest.modules or not manifest.skipped:
-                what = f"its bill of materials is missing: {sbom.NAME}"
+                what = f"the bill of materials of this bundle is missing: {sbom.NAME}"
                 yield problem("sbom-missing", what, Location(bundle.where))
 
 
@@ -118,11 +118,11 @@ def _differences(data: bytes, manifest: Manifest, place: str | None, where: Loca
         what = f"names {', '.join(tools) or 'no tools'}, but the manifest names {', '.join(sorted(expected))}"
         yield problem("sbom-differs", what, where)
     for source in sorted({module.source for module in manifest.modules} - files):
-        yield problem("sbom-differs", f"does not name {source}, but the manifest does", where)
+        yield problem("sbom-differs", f"does not name {source}, but the manifest names this source", where)
 
 
 def _edited(where: Location) -> Problem:
-    what = "is not what hatch-cubin writes: it was edited or damaged"
+    what = "was edited or damaged: hatch-cubin would write this file differently"
     return problem("not-as-written", what, where)
 
 

@@ -68,7 +68,7 @@ def size_problem(opened: OpenedWheel, max_size: int) -> Problem | None:
     total = os.path.getsize(opened.path)
     if total <= max_size:
         return None
-    what = f"has {decimal(total)}, but max-size allows only {decimal(max_size)}"
+    what = f"the wheel has {decimal(total)}, but max-size allows only {decimal(max_size)}"
     return problem("wheel-too-large", what, Location(opened.path), None, _details(opened))
 
 
@@ -91,7 +91,7 @@ def _details(opened: OpenedWheel) -> tuple[str, ...]:
     """Return lines about a large wheel: its largest files, and the savings of each suggested change."""
     parts = [f"{name} {decimal(packed)}" for name, packed in largest_files(opened).items()]
     savings = (f"{each.what} would save {decimal(each.saves)}" for each in remedies(opened))
-    return (f"the largest: {', '.join(parts)}", *savings)
+    return (f"the largest files: {', '.join(parts)}", *savings)
 
 
 def _bundle_remedies(bundle: Bundle, total: int) -> Iterator[Remedy]:

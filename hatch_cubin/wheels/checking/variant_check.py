@@ -35,10 +35,14 @@ def _unit_problems(bundle: Bundle, label: str) -> Iterator[Problem]:
     own = files_with(manifest, units)
     absent = {entry.file for module in manifest.modules for entry in module.entries if entry.absent}
     if absent != manifest.files - own:
-        what = f"lists the wrong files for the wheel variant {label!r}"
+        what = f"does not list exactly the files that belong to the wheel variant {label!r}"
         yield problem("wrong-variant", what, bundle.at("manifest.json"), "split the wheel again")
     for name in sorted(absent & {*bundle.packed_sizes}):
-        yield problem("wrong-variant", f"does not belong to the wheel variant {label!r}", bundle.at(name))
+        yield problem(
+            "wrong-variant",
+            f"is in the wheel variant {label!r}, but does not belong to this variant",
+            bundle.at(name),
+        )
 
 
 def _description_problems(opened: OpenedWheel, bundle: Bundle, label: str) -> Iterator[Problem]:
@@ -46,7 +50,7 @@ def _description_problems(opened: OpenedWheel, bundle: Bundle, label: str) -> It
         return
     places = [name for name in opened.archive.namelist() if VARIANT_FILE.fullmatch(name)]
     if not places:
-        what = f"is a wheel variant, but its {VARIANT_JSON} is missing"
+        what = f"belongs to a wheel variant, but the wheel does not contain {VARIANT_JSON}"
         yield problem("wrong-variant", what, Location(bundle.where))
     for place in places:
         if read_member(opened.archive, place) != describe_variants([label]):

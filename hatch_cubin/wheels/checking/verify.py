@@ -61,7 +61,7 @@ def bundle_problems(bundle: Bundle, *, in_wheel: bool) -> Iterator[Problem]:
         # The files that every bundle has, and those with compiled code, are left out here: reading them
         # reports the problem.
         if name not in {*FILES_OF_EVERY_BUNDLE, *entries} and (name in known or kind != "is a folder"):
-            yield problem("not-a-regular-file", f"{kind}, but should be a file", bundle.at(name))
+            yield problem("not-a-regular-file", f"must be a file, but {kind}", bundle.at(name))
     yield from _index_problems(bundle, manifest)
     yield from _loader_problems(bundle, manifest)
     ours = is_built_by_this_version(manifest)
@@ -130,12 +130,15 @@ def _loader_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 def _unknown_loader(bundle: Bundle, name: str, version: str) -> Problem:
     where = bundle.at("manifest.json")
     if name != _GENERATOR:
-        return problem("unknown-release", f"names {name} as its builder, not {_GENERATOR}", where)
+        return problem(
+            "unknown-release", f"names {name} as the builder of the wheel, not {_GENERATOR}", where
+        )
     if loader_releases.is_newer(version):
-        what = f"was made by a newer hatch-cubin, {version}"
+        what = f"was made by hatch-cubin {version}, which is newer than this version"
         return problem("newer-release", what, where, "upgrade hatch-cubin to verify this wheel")
     what = (
-        f"names hatch-cubin {version} as its builder, but hatch-cubin {__version__} does not know {version}"
+        f"names hatch-cubin {version} as the builder of the wheel, "
+        f"but hatch-cubin {__version__} does not know {version}"
     )
     return problem(
         "unknown-release",
@@ -162,7 +165,9 @@ def _stub_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
 def _file_problems(bundle: Bundle, name: str, version: str, digest: str) -> Iterator[Problem]:
     try:
         if file_digest(bundle.read(name)) != digest:
-            yield problem("not-as-written", f"is not what hatch-cubin {version} writes", bundle.at(name))
+            yield problem(
+                "not-as-written", f"differs from the file that hatch-cubin {version} writes", bundle.at(name)
+            )
     except BundleError as exc:
         yield from exc.problems
 
@@ -182,7 +187,7 @@ def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     form = layout.RAW if manifest.blocks is None else layout.PACKED
     form = layout.SPLIT if manifest.companions is not None or manifest.wheel_variant is not None else form
     if packed - {manifest.blocks is not None} or manifest.format != form:
-        what = f"has format {manifest.format}, but an entry is not valid in this format"
+        what = f"has the format {manifest.format}, but contains an entry that this format does not allow"
         yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
         return
     parts: dict[str, set[tuple[int, int]]] = {name: set() for name in manifest.blocks or ()}
@@ -191,10 +196,12 @@ def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
     for name, block in (manifest.blocks or {}).items():
         ends = [0, *accumulate(size for _offset, size in sorted(parts[name]))]
         if [offset for offset, _size in sorted(parts[name])] != ends[:-1] or ends[-1] != block.size:
-            what = f"lists entries that overlap in {name} or leave a gap"
+            what = f"lists entries that overlap in the block {name}, or that leave a gap"
             yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
         elif block.size > MOST and len(parts[name]) > 1:
-            what = f"lists several entries in {name}, but a block of this size may have only one"
+            what = (
+                f"lists several entries in the block {name}, but a block of this size may have only one entry"
+            )
             yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
 
 
@@ -203,7 +210,7 @@ def _unit_problems(
 ) -> Iterator[Problem]:
     where = bundle.at(entry.file)
     if len(data) != entry.size:
-        what = f"has {len(data)} bytes, but the manifest says {entry.size}"
+        what = f"has {len(data)} bytes, but must have {entry.size} bytes according to the manifest"
         yield problem("file-changed", what, where)
     elif (digest := file_digest(data)) != entry.sha256:
         what = f"its sha256 is {digest}, but the manifest says {entry.sha256}"
@@ -238,7 +245,7 @@ def _cubin_problems(data: bytes, entry: ManifestEntry, where: Location, *, ours:
     elif (real := differing_arch(data, entry.arch)) is not None:
         yield problem("wrong-arch", f"is code for {real}, but the manifest says {entry.arch}", where)
     elif ours and entry.resources and dict(entry.resources) != read_resources(data):
-        what = "its kernels use other resources than the manifest says"
+        what = "the kernels in this file use other resources than the manifest says"
         yield problem("wrong-kernel-facts", what, where)
     else:
         yield from _kernel_problems(cubin.kernels, entry.kernels, where, ours=ours)
@@ -257,7 +264,7 @@ def _label_problems(
     if _parameter_places(data, entry) != known or any(
         _typed_parameters(entry, name) != entry.parameters[name] for name in known
     ):
-        what = "its kernels have other parameters than the manifest says"
+        what = "the kernels in this file have other parameters than the manifest says"
         yield problem("wrong-kernel-facts", what, where)
     needed = min_driver(arch, data, int(major[0]) if major else 0)
     if not arch.is_ptx and (oldest := oldest_toolkit(data) * 1000) > needed:
@@ -288,9 +295,11 @@ def _kernel_problems(
 ) -> Iterator[Problem]:
     has, said = (", ".join(sorted({*symbols})) or "none" for symbols in (found, listed.values()))
     if has != said:
-        yield problem("wrong-kernels", f"its kernels are {has}, but the manifest says {said}", where)
+        yield problem(
+            "wrong-kernels", f"the kernels in this file are {has}, but the manifest says {said}", where
+        )
     elif ours and not names_may_fit_symbols(listed, found):
-        what = "its kernels do not have the names that the manifest gives them"
+        what = "the kernels in this file do not have the names that the manifest says"
         yield problem("wrong-kernels", what, where)
 
 

@@ -37,7 +37,7 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
     name = PurePath(opened.path).name
     match = WHEEL_NAME.fullmatch(name)
     if match is None:
-        what = "is not named like a wheel: NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
+        what = "does not have a name of a wheel, such as NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
         hint = "rename the wheel to the name that its build gave it"
         yield problem("wheel-misnamed", what, Location(opened.path), hint)
         return
@@ -53,8 +53,8 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
             continue
         for platform in platforms:
             if platform.startswith("win") != (model == _WINDOWS_DATA_MODEL):
-                what = f"its kernels use the C type sizes of {model}, but {platform} has other sizes"
-                hint = "only a wheel that was built on Windows is for win_amd64"
+                what = f"the kernels use the C type sizes of {model}, but {platform} has other sizes"
+                hint = "only a wheel that was built on Windows can have the platform tag win_amd64"
                 yield problem("wrong-platform", what, Location(opened.path), hint)
 
 
@@ -73,7 +73,10 @@ def _label_problems(opened: OpenedWheel, wheel: zipfile.ZipFile, label: str | No
     with contextlib.suppress(BundleError, *NOT_OURS):  # the integrity check reports unreadable metadata
         said = None if place is None else next(iter(json.loads(read_member(wheel, place))["variants"]))
     if said != label:
-        what = f"its metadata has the variant label {said or 'none'}, but its name has {label or 'none'}"
+        what = (
+            f"the wheel's metadata has the variant label {said or 'none'}, "
+            f"but the wheel's name has {label or 'none'}"
+        )
         yield problem("wheel-renamed", what, Location(opened.path), _REFUSED)
 
 

@@ -84,10 +84,10 @@ def _kernel_count(names: Sequence[str]) -> str:
 
 def _archs(moved: MovedKernel) -> str:
     archs = ", ".join(moved["archs"])
-    return f"{archs} (all of its archs)" if moved["whole"] else archs
+    return f"{archs} (all archs of this kernel)" if moved["whole"] else archs
 
 
-def _resource_section(what: str, changes: Sequence[ResourceChange]) -> Iterator[ReportSection]:
+def _resource_section(more_or_less: str, changes: Sequence[ResourceChange]) -> Iterator[ReportSection]:
     if not changes:
         return
     kernels = {(each["module"], each["kernel"]) for each in changes}
@@ -103,7 +103,7 @@ def _resource_section(what: str, changes: Sequence[ResourceChange]) -> Iterator[
     ]
     head = ["kernel", "arch", "what", "before", "after"]
     yield ReportSection(
-        f"kernels that use {what}: {len(kernels)}",
+        f"kernels that use {more_or_less} than before: {len(kernels)}",
         _and_more(len(changes) - len(rows)),
         ReportTable(head, rows, numbers=[3, 4], names=[0, 1]),
     )
@@ -166,7 +166,7 @@ def _size_sections(diff: BundleDiff) -> Iterator[ReportSection]:
 
 
 def _and_more(number: int) -> list[str]:
-    return [f"and {number} more: --json lists all"] if number > 0 else []
+    return [f"and {number} more: --json lists all rows"] if number > 0 else []
 
 
 def _size_cells(sizes: Sizes) -> list[str]:

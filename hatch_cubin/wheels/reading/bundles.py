@@ -178,7 +178,8 @@ def _what_to_name(path: str, error: Exception) -> str | None:
         is_cut = isinstance(error, zipfile.BadZipFile)
         return "the file may be incomplete: download or build the wheel again" if is_cut else None
     if path.endswith((".cubin", ".ptx")):
-        return f"name the whole bundle, which is a folder: {os.path.dirname(path) or os.curdir}"
+        folder = os.path.dirname(path) or os.curdir
+        return f"name the folder of the whole bundle instead of one file: {folder}"
     if path.endswith(".tar.gz"):
         wheels = os.path.join(os.path.dirname(path), "*.whl")
         what_to_do = f"name only wheels: {wheels}" if glob.glob(wheels) else _HOW_TO_BUILD
@@ -197,7 +198,7 @@ def refuse_large_directory(path: str | Path) -> None:
         said = int.from_bytes(tail[at64 + 40 : at64 + 48], "little")
     if said > read_limits.DIRECTORY:
         most = size(read_limits.DIRECTORY)
-        raise ValueError(f"its list of files has {size(said)}, but the limit is {most}")
+        raise ValueError(f"the archive's list of files has {size(said)}, but the limit is {most}")
 
 
 def metadata_file(members: Iterable[str], name: str, wheel: str) -> str:
@@ -256,7 +257,9 @@ def refuse_bomb(packed: int, unpacked: int, where: Location) -> None:
 def _require_bundle(opened: OpenedWheel, hint: str | None = None) -> OpenedWheel:
     if not opened.bundles and opened.companion is not None:
         what = f"is a companion of {_main_wheel_of(opened)}"
-        hint = "name the main wheel, and the companion wheels in the same folder are read too"
+        hint = (
+            "name the main wheel instead: hatch-cubin then also reads the companion wheels in the same folder"
+        )
         raise BundleError(problem("companion-alone", what, Location(opened.path), hint))
     if not opened.bundles:
         if opened.archive is not None:

@@ -92,9 +92,10 @@ def _no_such_code(
     bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequence[ManifestEntry]
 ) -> Problem:
     """Return an error message for a kernel that is not compiled for *arch*, with the available archs."""
-    hint = f"it has code for {', '.join(sorted({entry.arch for entry in having}, key=arch_order))}"
+    archs = ", ".join(sorted({entry.arch for entry in having}, key=arch_order))
+    hint = f"the bundle has code of this kernel for {archs}"
     code = "PTX" if kind == "ptx" else "machine code"
-    what = f"does not have {code} of {name!r}{f' for {arch}' if arch else ''}"
+    what = f"does not have {code} of {name!r} for {arch or 'any arch'}"
     return problem("no-such-code", what, bundle.at("manifest.json"), hint)
 
 

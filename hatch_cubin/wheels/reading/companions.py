@@ -58,7 +58,7 @@ class Companions:
         """Return a file of a companion wheel, or raise FileElsewhereError if this wheel is missing."""
         known = (self._manifest.companions or {}).get(package)
         if known is None or not package.isidentifier():
-            what = f"names the companion {package!r}, but has no entry for this companion"
+            what = f"says that files are in the companion {package!r}, but does not describe this companion"
             raise BundleError(problem("manifest-inconsistent", what, self._bundle.at("manifest.json")))
         if package not in self._chosen:
             self._chosen[package] = self._choose(package)
@@ -67,7 +67,7 @@ class Companions:
             raise BundleError(get)
         if get is None:
             hint = f"put the companion wheel into the folder of this wheel, or install '{known['install']}'"
-            what = f"is in the companion wheel {known['project']}, which is missing"
+            what = f"belongs to the companion wheel {known['project']}, which is missing"
             raise FileElsewhereError(problem("companion-missing", what, self._bundle.at(name), hint))
         return get(name)
 
@@ -161,13 +161,13 @@ def companion_problems(opened: OpenedWheel) -> Iterator[Problem]:
     for name in sorted(there ^ {*files, COMPANION_FILE, "__init__.py"}):
         where = opened.at(f"{package}/{name}")
         if name in there:
-            yield problem("file-not-listed", "does not belong to the companion", where)
+            yield problem("file-not-listed", "does not belong to the companion wheel", where)
         else:
             yield problem("file-missing", "is missing", where)
     for name in sorted(there & {*files}):
         data = read_member(opened.archive, f"{package}/{name}")
         if (file_digest(data), len(data)) != files[name]:
-            what = f"does not have the digest and size in {COMPANION_FILE}"
+            what = f"does not have the digest and the size that {COMPANION_FILE} lists for this file"
             yield problem("file-changed", what, opened.at(f"{package}/{name}"))
 
 
@@ -226,5 +226,5 @@ def _described_manifest(place: _CompanionLocation) -> str:
 
 
 def _edited(where: Location) -> Problem:
-    what = "is not what hatch-cubin writes: it was edited or damaged"
+    what = "was edited or damaged: hatch-cubin would write this file differently"
     return problem("not-as-written", what, where)

@@ -48,7 +48,7 @@ def _read_file(bundle: Bundle, manifest: Manifest, companions: Companions, entry
     """Return the file of a manifest entry, from the bundle or from a companion wheel."""
     if entry.absent:
         label = (manifest.wheel_variant or {}).get("label")
-        what = f"is not in the wheel variant {label!r}"
+        what = f"is missing, because the wheel variant {label!r} does not contain this file"
         raise FileElsewhereError(problem("not-in-variant", what, bundle.at(entry.file)))
     if entry.companion is None:
         return bundle.read(entry.file)
@@ -59,7 +59,7 @@ def _read_block(bundle: Bundle, manifest: Manifest, companions: Companions, entr
     """Return an unpacked block, or raise BundleError if the block differs from the manifest."""
     name, blocks = entry.file, manifest.blocks or {}
     if name not in blocks:
-        what = f"names the block {name!r}, but has no entry for this block"
+        what = f"says that code is in the block {name!r}, but does not describe this block"
         raise BundleError(problem("manifest-inconsistent", what, bundle.at("manifest.json")))
     said = blocks[name]
     data = _read_file(bundle, manifest, companions, entry)
@@ -96,6 +96,6 @@ def _slice_of_block(bundle: Bundle, entry: ManifestEntry, data: bytes | BundleEr
     if isinstance(data, BundleError) or entry.offset is None:
         return data
     if not 0 <= entry.offset <= len(data) - entry.size:
-        what = f"has an entry that extends beyond the end of {entry.file}"
+        what = f"lists code that extends beyond the end of {entry.file}"
         return BundleError(problem("manifest-inconsistent", what, bundle.at("manifest.json")))
     return data[entry.offset : entry.offset + entry.size]

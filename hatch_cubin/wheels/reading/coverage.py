@@ -212,7 +212,7 @@ def coverage_section(title: str, covers: Sequence[KernelCover]) -> ReportSection
         for shape, alike in ordered[:_MAX_ROWS]
     ]
     more = len(groups) - len(rows)
-    lines = [f"and {more} more groups of kernels: --json lists all"] if more > 0 else []
+    lines = [f"and {more} more groups of kernels: --json lists all groups"] if more > 0 else []
     table = ReportTable(["kernels", *gpus], rows, names=range(1, len(gpus) + 1), marked=[_NOTHING])
     return ReportSection(title, lines, table)
 

@@ -21,7 +21,7 @@ _COLOURS = 8
 _MAX_UNFOLDED = 20  # a chart with more rows hides the rest behind a link
 _MAX_MATRIX_ROWS = 400
 _UNKNOWN = "&ndash;"
-_PACKED = "in parentheses, the compressed size in the wheel"
+_PACKED = "the size in parentheses is the compressed size in the wheel"
 _RESOURCES = {"registers": "registers", "shared": "shared memory", "stack": "stack", "spills": "spills"}
 
 
@@ -172,7 +172,7 @@ def _time_chart(facts: BundleFacts, seconds: CompileTimes) -> str:
     ordered = sorted(times.items(), key=lambda item: (-item[1], item[0]))
     longest = max(ordered[0][1], 0.001)
     rows = [_chart_row(name, [(name, took, "seconds")], longest, f"{took:.2f} s") for name, took in ordered]
-    return _chart("Compile time by module", rows, "for all archs together, from the build report")
+    return _chart("Compile time by module", rows, "the sum for all archs, from the build report")
 
 
 def _chart(title: str, rows: Sequence[str], note: str = "") -> str:

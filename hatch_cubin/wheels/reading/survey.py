@@ -215,9 +215,11 @@ def bundle_summary(facts: BundleFacts) -> list[str]:
         for kind, driver in facts["min_driver"].items()
     ]
     if facts["wheel_variant"]:
-        lines.append(f"the wheel variant {facts['wheel_variant']}: other variants have code for other GPUs")
+        lines.append(
+            f"this wheel is the variant {facts['wheel_variant']}: other variants have code for other GPUs"
+        )
     if facts["skipped"]:
-        lines.append("contains no kernels, because HATCH_CUBIN_SKIP was set in the build")
+        lines.append("the bundle contains no kernels, because HATCH_CUBIN_SKIP was set in the build")
     return lines
 
 

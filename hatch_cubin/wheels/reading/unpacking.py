@@ -22,8 +22,9 @@ def unpacked_files(bundle: Bundle) -> dict[str, bytes]:
     """Return the unpacked files of a bundle, by name. A BundleError names all damaged files."""
     manifest = manifest_of(bundle)
     if manifest.wheel_variant is not None:
-        what = f"is the wheel variant {manifest.wheel_variant['label']}, which has only some of the files"
-        hint = "unpack the complete wheel, from which the variant was made"
+        label = manifest.wheel_variant["label"]
+        what = f"is the wheel variant {label}, which has only some of the compiled files"
+        hint = "unpack the complete wheel from which the variant was made"
         raise BundleError(problem("already-split", what, Location(bundle.where), hint))
     is_plain = manifest.blocks is None and manifest.companions is None
     problems: list[Problem] = []
@@ -57,7 +58,7 @@ def write_bundle(files: Mapping[str, bytes], folder: Path) -> None:
     except OSError:
         there = []  # Ignore this error, because writing the files reports it.
     if there and "manifest.json" not in there:
-        what = "is not empty, and does not contain an unpacked bundle to replace"
+        what = "is not empty, and does not contain an unpacked bundle that could be replaced"
         hint = "name a new folder with --into"
         raise BundleError(problem("folder-not-empty", what, Location(str(folder)), hint))
     layout.write(files, folder)

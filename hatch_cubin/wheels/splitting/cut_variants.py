@@ -46,7 +46,7 @@ def cut_into_variants(opened: OpenedWheel) -> VariantWheels:
         raise BundleError(problem("already-split", "is a wheel variant already", opened.at(place)))
     units = variants(whole.manifest)
     if not units.keys() - {NULL_LABEL}:
-        what = "does not contain machine code for a variant"
+        what = "does not contain machine code from which a variant could be made"
         raise BundleError(problem("not-splittable", what, Location(whole.bundle.where)))
     problems = [_stranded_problem(whole, *each) for each in stranded_gpus(whole.manifest)]
     if problems:
@@ -79,6 +79,9 @@ def _with_absence(entry: Mapping[str, Any], absent: set[str]) -> dict[str, Any]:
 
 def _stranded_problem(whole: SplittableWheel, label: str, cc: int) -> Problem:
     gpu = capability(cc)
-    what = f"installers would choose the variant {label} for GPU {gpu}, which cannot run any of its kernels"
+    what = (
+        f"installers would choose the variant {label} for GPU {gpu}, "
+        "but this GPU cannot run any kernel of the variant"
+    )
     hint = f'add "sm_{cc}" to archs, or PTX: "compute_{label.removeprefix("sm")}"'
     return problem("gpu-not-served", what, Location(whole.bundle.where), hint)

@@ -78,8 +78,10 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
     """Return the parts of a wheel that `split` needs, or raise BundleError if the wheel cannot be split."""
     wheel = opened.archive
     if wheel is None or len(opened.bundles) != 1:
-        why = "is not a wheel" if wheel is None else f"has {len(opened.bundles)} bundles"
-        what = f"{why}: only a wheel with one bundle can be split"
+        if wheel is None:
+            what = "is not a wheel: only a wheel with one bundle can be split"
+        else:
+            what = f"has {len(opened.bundles)} bundles: only a wheel with one bundle can be split"
         raise BundleError(problem("not-splittable", what, Location(opened.path)))
     (bundle,) = opened.bundles
     manifest, home = manifest_of(bundle), _read_metadata(opened, wheel)
@@ -89,7 +91,7 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
     # another version.
     if bundle.read(loader_files.CORE) != loader_files.read(loader_files.CORE):
         hint = f"split the wheel with the version that built it: {' '.join(manifest.generator)}"
-        what = f"is not the loader of hatch-cubin {__version__}, so this version cannot split the wheel"
+        what = f"is not the loader of hatch-cubin {__version__}, so {__version__} cannot split the wheel"
         raise BundleError(problem("not-splittable", what, bundle.at(loader_files.CORE), hint))
     bill = sbom_of(opened, bundle)
     if problems := [*record_problems(wheel), *(sbom_problems(opened) if bill else ())]:
@@ -102,7 +104,7 @@ def split(opened: OpenedWheel) -> SplitWheel:
     _archive, bundle, manifest, home = check_splittable(opened)
     files = _files_by_arch(manifest)
     if not files:
-        what = "does not contain machine code for a companion"
+        what = "does not contain machine code that could be moved into a companion wheel"
         raise BundleError(problem("not-splittable", what, Location(bundle.where)))
     packages = {file: home.package(arch) for arch, own in files.items() for file in own}
     known = {home.package(arch): _companion_entry(home, arch) for arch in files}
@@ -205,7 +207,7 @@ def _read_metadata(opened: OpenedWheel, wheel: zipfile.ZipFile) -> MainWheel:
         raise BundleError(problem("metadata-unreadable", "is not text in UTF-8", opened.at(place))) from exc
     known = email.parser.HeaderParser().parsestr(text)
     if absent := [field for field in ("Metadata-Version", "Name", "Version") if field not in known]:
-        what = f"does not have {' and '.join(absent)}"
+        what = f"does not have the fields {' and '.join(absent)}"
         raise BundleError(problem("metadata-unreadable", what, opened.at(place)))
     # Code for Windows differs, because `long` is shorter there.
     system = "win_amd64" if opened.path.endswith("win_amd64.whl") else "any"

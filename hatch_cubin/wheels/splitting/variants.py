@@ -115,7 +115,7 @@ def read_labels(data: bytes) -> list[str]:
         if describe_variants(labels) != data or not all(map(_LABEL.fullmatch, labels)):
             raise ValueError
     except NOT_OURS as exc:
-        raise ValueError("is not what hatch-cubin writes") from exc
+        raise ValueError("was not written by hatch-cubin") from exc
     return labels
 
 

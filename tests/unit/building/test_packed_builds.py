@@ -181,7 +181,7 @@ def test_a_packed_bundle_is_verified_by_a_rebuild(tmp_path: Path, capsys: pytest
     with pytest.raises(SystemExit):
         main(["verify", str(tmp_path / "demo"), "--rebuild", "--project", str(tmp_path)])
     assert (
-        "3 units built from different inputs: a source, a header, an option or the compiler"
+        "the inputs of 3 units differ in the rebuild: a source, a header, an option or the compiler"
         in capsys.readouterr().err
     )
 

@@ -266,7 +266,10 @@ def test_an_sdist_that_was_made_without_us_is_told(tmp_path: Path) -> None:
     again = unpacked(project, tmp_path / "un/packed")
     shutil.rmtree(again.root / "source-roots")
     error = refusal(HatchCubinError, pipeline.make_plan, again)
-    why = "this sdist (it has PKG-INFO) does not contain source-roots/csrc: build the sdist with hatch-cubin"
+    why = (
+        "this project is an sdist (it has PKG-INFO) without source-roots/csrc: build "
+        "the sdist with hatch-cubin"
+    )
     hints = [problem.hint for problem in error.problems if problem.code == "pattern-matches-nothing"]
     assert why in hints
 

@@ -43,7 +43,7 @@ HEADERS = NOW["headers"]
         ({}, []),
         ({"compiler": "13.4.92"}, ["NVRTC 13.4.92 -> 13.5.37"]),
         ({"arch": "sm_80"}, ["compiled for sm_80, and not for sm_90"]),
-        ({"object": "rdc"}, ["no longer compiled to be linked"]),
+        ({"object": "rdc"}, ["the source is no longer compiled for linking"]),
         ({"path": "demo/old.cu"}, ["compiled as demo/old.cu, and not as demo/k.cu"]),
         ({"source": "other"}, ["demo/k.cu has changed"]),
         ({"data_model": "llp64"}, ["data model llp64 -> lp64"]),

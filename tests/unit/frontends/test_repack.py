@@ -140,7 +140,7 @@ def test_what_is_no_wheel_is_told(tmp_path: Path) -> None:
 def test_a_list_of_members_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
     inner = tmp_path / "demo-1.0-py3-none-any.whl"
     inner.write_bytes(b"PK\x05\x06" + bytes(8) + (1 << 31).to_bytes(4, "little") + bytes(6))
-    assert str(refused(inner)).startswith(f"{inner.name}: cannot be read: its list of files has")
+    assert str(refused(inner)).startswith(f"{inner.name}: cannot be read: the archive's list of files has")
 
 
 def test_packages_are_found_where_an_installer_puts_them_into_site_packages(tmp_path: Path) -> None:

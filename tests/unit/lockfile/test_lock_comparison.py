@@ -131,7 +131,7 @@ CHANGES = {
     "a pre-included header": (Edit({"first.h": "#define WIDE 3\n"}), "first.h is changed"),
     "another one before it": (
         Edit({"include/first.h": ""}),
-        "include/first.h is new, and an include may find it",
+        "include/first.h is new, and an include may find this file",
     ),
     "a new source": (Edit({"demo/more.cu": SAXPY.replace("saxpy", "more")}), "demo/more.cu is new"),
     "a removed source": (Edit({"demo/saxpy.cu": None}), "demo/saxpy.cu is gone"),
@@ -153,23 +153,23 @@ CHANGES = {
     ),
     "a shadow of the toolkit's": (
         Edit({"include/cuComplex.h": ""}),
-        "include/cuComplex.h is new, and an include may find it",
+        "include/cuComplex.h is new, and an include may find this file",
     ),
     "a shadow of what the toolkit includes": (
         Edit({"other/math.h": ""}),
-        "other/math.h is new, and an include may find it",
+        "other/math.h is new, and an include may find this file",
     ),
     "a folder that the toolkit has, too": (
         Edit({"other/crt/host_defines.h": ""}),
-        "other/crt is new, and an include may find it",
+        "other/crt is new, and an include may find this file",
     ),
     "a header that was asked for": (
         Edit({"demo/own.h": "#undef FACTOR\n#define FACTOR 4.0f\n"}),
-        "demo/own.h is new, and an include may find it",
+        "demo/own.h is new, and an include may find this file",
     ),
     "the same in another folder": (
         Edit({"include/own.h": "#undef FACTOR\n#define FACTOR 4.0f\n"}),
-        "include/own.h is new, and an include may find it",
+        "include/own.h is new, and an include may find this file",
     ),
     "a macro": (Edit(table=("{ FOUND", "{ FAST = true, FOUND")), "define of copy is changed"),
     "what a macro finds": (Edit(table=("<found.h>", "<other.h>")), "define of copy is changed"),

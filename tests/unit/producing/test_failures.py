@@ -165,8 +165,8 @@ def test_a_hint_of_the_process_is_shown() -> None:
             "jinja2.ext",
             [],
             (
-                "an isolated build installs only the packages in 'requires': to import this module, write "
-                'the name of its distribution in place of … in the producer table: requires = ["…"]'
+                "an isolated build installs only the packages in 'requires': write this line in the producer "
+                'table, with the name of the module\'s distribution instead of …: requires = ["…"]'
             ),
         ),
         ("ModuleNotFoundError", "demo.no", [], None),

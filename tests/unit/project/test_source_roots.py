@@ -67,7 +67,10 @@ def test_a_root_that_is_a_link_is_followed(mono: Path) -> None:
     assert (tree.disk_path("csrc/a.cu"), tree.is_inside("csrc/a.cu")) == (mono / "csrc/a.cu", True)
 
 
-COPIED = "a copy of the project does not contain this folder: build in the original folder, or from the sdist"
+COPIED = (
+    "if this is a copy of the project, the folder was not copied: build in the "
+    "original folder, or from the sdist"
+)
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_stats_say_what_is_there_and_what_the_last_builds_found(
         "last builds           hits  fetched  misses",
         f"{first}     1        0       1  {project}",
         f"{second}     0        0       1  {project}",
-        f"local: 33% of all units, which saved about {saved:.1f} s of compiling",
+        f"local: hits for 33% of all units, which saved about {saved:.1f} s of compiling",
     ]
 
 
@@ -167,7 +167,7 @@ def test_files_that_no_build_can_use_are_counted_apart(tmp_path: Path, project: 
     )
     entry.unlink()
     assert say("stats")[1].startswith("0 entries, ")
-    assert say("stats")[2] == "1 file without a valid record: builds replace such files"
+    assert say("stats")[2] == "1 file without a valid record: builds replace these files"
 
 
 def test_an_empty_cache_has_nothing_to_say(project: Path, tmp_path: Path, say: Any) -> None:
@@ -421,7 +421,8 @@ def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
     errors = command("cache", "merge", *names).errors
     assert errors[0] == (
         f"hatch-cubin: error: {tmp_path}/file: is not a cache folder: it is a file [cache-not-mergeable]\n"
-        "  hint: name a copy of the folder that 'hatch-cubin cache dir' prints on the other machine"
+        "  hint: run 'hatch-cubin cache dir' on the other machine, copy the folder that it prints, "
+        "and name the copy"
     )
     assert errors[1:] == [
         Coded("cache-not-mergeable", tmp_path / "folder", "'entries'"),
@@ -467,7 +468,7 @@ def test_a_cache_is_brought_down_to_a_size(project: Path, say: Any) -> None:
 
 
 def test_where_no_build_is_known_nothing_goes(tmp_path: Path, project: Path, command: Command) -> None:
-    what = f"this user has not yet built with the cache at {tmp_path / 'cache'} [no-build-known]"
+    what = f"this user has not yet run a build with the cache at {tmp_path / 'cache'} [no-build-known]"
     hint = "build first: --keep-last-build needs to know which entries the last build used"
     errors = command("cache", "gc", "--keep-last-build").errors
     assert errors == [f"hatch-cubin: error: {what}\n  hint: {hint}"]

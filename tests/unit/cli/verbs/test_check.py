@@ -21,7 +21,8 @@ KERNELS: dict[Kernel, bytes] = {
 
 UNSET = "and unset HATCH_CUBIN_ARCHS"
 OR = (
-    "or set --gpu to the GPUs that the wheel is for, or --except to the kernels that need not run on all GPUs"
+    "or name the GPUs that the wheel is for with --gpu, "
+    "or name the kernels that need not run on all GPUs with --except"
 )
 
 
@@ -46,10 +47,10 @@ def test_a_wheel_to_publish(tmp_path: Path, command: Command) -> None:
     assert (answer.code, answer.err) == (0, [])
     assert answer.out[0] == f"{wheel}"
     assert answer.out[1].startswith("  ")
-    assert "; the largest: demo/_cubins/__init__.py " in answer.out[1]
+    assert "; the largest files: demo/_cubins/__init__.py " in answer.out[1]
     assert answer.out[2:] == [
         "",
-        f"{wheel}/demo/_cubins: what each GPU runs",
+        f"{wheel}/demo/_cubins: the code that each GPU runs",
         "  kernels        8.0    9.0",
         "  all 3 kernels  sm_80  sm_90",
     ]
@@ -119,7 +120,10 @@ def test_a_kernel_that_its_source_defines_for_some_archs_only(tmp_path: Path, co
         'for sm_80 too, and add "sm_75" to the archs of these kernels, if the kernels support 7.5, '
         f"and unset HATCH_CUBIN_ARCHS; {OR}"
     )
-    assert answer.err[1:] == ["  n in m: built for sm_90; not in the code for sm_80", f"  hint: {hint}"]
+    assert answer.err[1:] == [
+        "  n in m: built for sm_90; the code for sm_80 does not contain this kernel",
+        f"  hint: {hint}",
+    ]
 
 
 def test_the_gpus_that_a_wheel_is_for_can_be_named(tmp_path: Path, command: Command) -> None:
@@ -153,12 +157,12 @@ def test_code_for_a_debugger_is_not_for_publishing(tmp_path: Path, command: Comm
     wheel = wheel_of(tmp_path, kernels)
     answer = check(command, wheel, "--gpu", "8.0")
     assert answer.code == 1
-    what = "2 units compiled for a debugger (-G), without optimization [debug-code]"
+    what = "the bundle has 2 units compiled for a debugger (-G), without optimization [debug-code]"
     assert answer.err[-4:] == [
         f"hatch-cubin: error: {wheel}/demo/_cubins: {what}",
         "  a for sm_80",
         "  copy for compute_80",
-        "  hint: build without the option debug; profilers need only lineinfo",
+        "  hint: build without the option 'debug'; a profiler needs only the option 'lineinfo'",
     ]
     assert check(command, wheel, "--gpu", "8.0", "--except", "a", "--except", "copy").code == 0
 
@@ -234,7 +238,7 @@ def test_no_bundle_at_all(tmp_path: Path, command: Command) -> None:
     empty = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", {"demo/__init__.py": b""})
     sound = wheel_of(tmp_path / "b", KERNELS)
     ended = command("check", empty, sound, "absent.whl")
-    assert f"{sound}/demo/_cubins: what each GPU runs\n" in ended.out
+    assert f"{sound}/demo/_cubins: the code that each GPU runs\n" in ended.out
     assert ended.errors == [Coded("no-bundle", empty), Coded("no-such-wheel", "absent.whl")]
 
 
@@ -246,7 +250,7 @@ def test_spills_are_listed_the_worst_first(tmp_path: Path, command: Command) -> 
     assert answer.code == 0
     assert answer.out[-13:-8] == [
         "kernels that spill registers: 12",
-        "  and 2 more: 'hatch-cubin inspect' lists all",
+        "  and 2 more kernels: 'hatch-cubin inspect' lists all kernels",
         "  kernel  arch   spills",
         "  k12     sm_80      12",
         "  k11     sm_80      11",
@@ -275,7 +279,7 @@ def test_a_wheel_that_is_larger_than_an_option_allows(tmp_path: Path, command: C
     answer = check(command, wheel, "--max-size", "10KB")
     assert answer.code == 1
     assert answer.err[0] == Coded("wheel-too-large", wheel, " 10.0 KB ")
-    assert answer.err[1].startswith("  the largest: demo/_cubins/__init__.py ")
+    assert answer.err[1].startswith("  the largest files: demo/_cubins/__init__.py ")
 
 
 def test_the_table_of_the_project_that_is_here_has_a_budget_too(
@@ -359,8 +363,8 @@ NOTHING_FOR = (
     "3 of 3 kernels cannot run on 7.5"
     "%0A  a: built for sm_80, sm_90%0A  b: built for sm_90, compute_80%0A  c: built for sm_80, sm_90"
     '%0A  hint: add "sm_75" to the archs of these kernels, if the kernels support 7.5, and unset '
-    "HATCH_CUBIN_ARCHS; or set --gpu to the GPUs that the wheel is for, "
-    "or --except to the kernels that need not run on all GPUs"
+    "HATCH_CUBIN_ARCHS; or name the GPUs that the wheel is for with --gpu, "
+    "or name the kernels that need not run on all GPUs with --except"
 )
 
 

@@ -53,7 +53,7 @@ def test_two_wheels(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str
         "  kernel  for",
         "  b       sm_80",
         "",
-        "kernels that use more: 1",
+        "kernels that use more than before: 1",
         "  kernel  arch   what       before  after",
         "  a       sm_90  spills          0      4",
         "  a       sm_90  registers      32     40",
@@ -86,7 +86,7 @@ def test_as_markdown(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[st
         "| `b` | sm\\_80 |",
     ]
     assert "| `a` | `sm_90` | spills | 0 | 4 |" in lines
-    assert lines[-2].endswith("| 1 kernel lost (--fail-on lost); b for sm\\_80 |")
+    assert lines[-2].endswith("| lost kernels: 1, which --fail-on lost does not allow; b for sm\\_80 |")
 
 
 def test_on_a_page_the_difference_comes_first(
@@ -114,18 +114,24 @@ def test_on_a_page_the_difference_comes_first(
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        ("lost", ["1 kernel lost (--fail-on lost)"]),
+        ("lost", ["lost kernels: 1, which --fail-on lost does not allow"]),
         (
             "spills,stack",
-            ["1 kernel with more spills (--fail-on spills)", "1 kernel with more stack (--fail-on stack)"],
+            [
+                "kernels with more spills: 1, which --fail-on spills does not allow",
+                "kernels with more stack: 1, which --fail-on stack does not allow",
+            ],
         ),
         ("registers=8", []),
-        ("registers=7", ["1 kernel with more registers (--fail-on registers=7)"]),
+        ("registers=7", ["kernels with more registers: 1, which --fail-on registers=7 does not allow"]),
         ("registers=25%", []),
-        ("registers=24.9%, shared", ["1 kernel with more registers (--fail-on registers=24.9%)"]),
+        (
+            "registers=24.9%, shared",
+            ["kernels with more registers: 1, which --fail-on registers=24.9% does not allow"],
+        ),
         ("size=90%", []),
         ("size=1MB", []),
-        ("stack=15B", ["1 kernel with more stack (--fail-on stack=15B)"]),
+        ("stack=15B", ["kernels with more stack: 1, which --fail-on stack=15B does not allow"]),
     ],
 )
 def test_only_what_is_worse_by_more_than_that_fails(
@@ -140,8 +146,8 @@ def test_only_what_is_worse_by_more_than_that_fails(
 def test_the_size_of_the_wheel(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     answer = diff(capsys, *wheels, "--fail-on", "size")
     assert answer.code == 1
-    assert answer.err[0].startswith(f"hatch-cubin: error: {wheels[1]}: has grown from ")
-    assert answer.err[0].endswith(" % (--fail-on size) [wheel-grown]")
+    assert answer.err[0].startswith(f"hatch-cubin: error: {wheels[1]}: the size has grown from ")
+    assert answer.err[0].endswith(" %, but --fail-on size does not allow this [wheel-grown]")
     assert diff(capsys, *wheels[::-1], "--fail-on", "size").code == 0
 
 
@@ -151,7 +157,7 @@ def test_without_two_wheels_the_size_of_the_bundles(
     folder = write_tree(tmp_path / "demo/_cubins", bundle(*units(WORSE)))
     answer = diff(capsys, wheels[0], folder, "--fail-on", "size=5%")
     assert answer.out[1].startswith("  unpacked: ")
-    assert answer.err[0].startswith(f"hatch-cubin: error: {folder}: has grown from ")
+    assert answer.err[0].startswith(f"hatch-cubin: error: {folder}: the size has grown from ")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +165,7 @@ def test_without_two_wheels_the_size_of_the_bundles(
     [
         ("spill", f"'spill' is not one of {', '.join(FAIL_ON_KINDS)}: did you mean 'spills'?"),
         ("x", f"'x' is not one of {', '.join(FAIL_ON_KINDS)}"),
-        ("lost=3", "'lost' does not accept a limit: one such kernel is enough for an error"),
+        ("lost=3", "'lost' does not accept a limit: a single kernel is enough for an error"),
         ("spills=few", "'spills=few' needs a number after the '=', as in 'registers=8' or 'size=5%'"),
         ("size=%", "'size=%' needs a number after the '=', as in 'registers=8' or 'size=5%'"),
         ("size=much", "must be a size such as '2 GiB', not 'much'"),
@@ -229,6 +235,6 @@ def test_a_wheel_and_what_the_project_builds(
     answer = diff(capsys, "before", "--fail-on", "lost")
     assert answer.out[0] == "before -> the project in ."
     assert answer.err[-2:] == [
-        "hatch-cubin: error: .: 1 kernel lost (--fail-on lost) [kernels-worse]",
+        "hatch-cubin: error: .: lost kernels: 1, which --fail-on lost does not allow [kernels-worse]",
         "  saxpy for sm_80",
     ]

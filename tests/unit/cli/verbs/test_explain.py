@@ -423,8 +423,8 @@ def test_what_ptx_needs_is_known_once_it_is_compiled(explain: Explain, root: Pat
     rule = "compute_80 (PTX, translated by the driver)"
     assert explain("k", "--gpu", "8.9")[0] == f"k on 8.9: {rule}; needs driver {newest} at most"
     assert explain("k", "--gpu", "8.9", "--driver", "13.0")[0] == (
-        f"k on 8.9 with driver 13.0: {rule}, if the driver is new enough: the required version is known "
-        "only after a compile"
+        f"k on 8.9 with driver 13.0: {rule}, if the driver is new enough: the required driver "
+        "version is known only after a compile"
     )
     assert explain("copy", "--gpu", "8.9")[0] == f"copy on 8.9: {rule}; needs driver 11.0"
     assert main(["bake", "--project", str(root), "--only", "k"]) == 0

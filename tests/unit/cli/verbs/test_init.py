@@ -29,7 +29,7 @@ name = "demo"
 version = "1.0"
 """
 REQUIRING = HATCH.replace('["hatchling"]', '["hatchling", "hatch-cubin"]')
-INSIDE = "the build backend that makes the wheel, except the kernels"
+INSIDE = "the build backend that makes everything in the wheel except the kernels"
 SETTINGS = """\
 # every major GPU generation of CUDA 13, and PTX for future GPUs; fewer archs make a smaller wheel
 archs = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]
@@ -163,7 +163,7 @@ def test_around_another_backend_hatch_cubin_becomes_the_build_backend(
     files = add(tmp_path, {"pyproject.toml": FLIT})
     assert files["pyproject.toml"] == (
         '[build-system]\nrequires = ["flit_core", "hatch-cubin"]\nbuild-backend = "hatch_cubin.backend"\n\n'
-        "[tool.hatch-cubin]\n# the build backend that makes the wheel, except the kernels\n"
+        "[tool.hatch-cubin]\n# the build backend that makes everything in the wheel except the kernels\n"
         f'backend = "flit_core.buildapi"\n{SETTINGS}{UV}'
     )
     config = parse_config(*table_location.find_table(tmp_path)[:2], {})

@@ -206,7 +206,7 @@ def test_several_bundles_of_one_wheel_are_all_shown(
 def test_a_bundle_without_kernels_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = write_tree(tmp_path / "_cubins", bundle(skipped=True))
     assert main(["inspect", str(place), "--html", str(tmp_path / "page.html")]) == 0
-    said = "contains no kernels, because HATCH_CUBIN_SKIP was set in the build"
+    said = "the bundle contains no kernels, because HATCH_CUBIN_SKIP was set in the build"
     assert capsys.readouterr().out.splitlines()[-1] == f"  {said}"
     assert said in (tmp_path / "page.html").read_text("utf-8")
 

@@ -140,18 +140,18 @@ def test_a_line_that_the_source_has_no_more_is_named_alone(
     [
         (
             ("--ptx", "k"),
-            "manifest.json: does not have PTX of 'k' [no-such-code]",
-            "it has code for sm_80, sm_90",
+            "manifest.json: does not have PTX of 'k' for any arch [no-such-code]",
+            "the bundle has code of this kernel for sm_80, sm_90",
         ),
         (
             ("--ptx", "copy", "--arch", "compute_90"),
             "does not have PTX of 'copy' for compute_90 [no-such-code]",
-            "it has code for compute_80",
+            "the bundle has code of this kernel for compute_80",
         ),
         (
             ("--ptx", "absent"),
             "_cubins: does not have a kernel 'absent' [no-such-kernel]",
-            "without --ptx and --sass, inspect lists",
+            "without --ptx and --sass, 'hatch-cubin inspect' lists",
         ),
     ],
 )

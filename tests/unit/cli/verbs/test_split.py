@@ -144,7 +144,12 @@ def test_what_has_nothing_to_split_says_so(tmp_path: Path, command: Command) -> 
     for wheel, code, place, what in (
         (folder, "not-splittable", folder, "is not a wheel: only a wheel with one bundle can be split"),
         (two, "not-splittable", two, "has 2 bundles"),
-        (text, "not-splittable", f"{text}/demo/_cubins", "does not contain machine code for a companion"),
+        (
+            text,
+            "not-splittable",
+            f"{text}/demo/_cubins",
+            "does not contain machine code that could be moved into a companion wheel",
+        ),
         (bare, "metadata-not-once", bare, "has 0 .dist-info/METADATA files, but a wheel has exactly one"),
     ):
         assert refusal(command, wheel, tmp_path / "x") == Coded(code, place, what)
@@ -157,7 +162,7 @@ DAMAGED: dict[str, tuple[str, bytes, str, str]] = {
         f"{INFO}/METADATA",
         b"Metadata-Version: 2.1\n\nName: x\n",
         "metadata-unreadable",
-        "does not have Name and Version",
+        "does not have the fields Name and Version",
     ),
     "no bill": (f"{INFO}/sboms/{sbom.NAME}", b"[]", "not-as-written", ""),
     "no manifest": ("demo/_cubins/manifest.json", b"{}", "manifest-unreadable", "does not have 'format'"),
@@ -330,7 +335,7 @@ def test_a_manifest_that_names_strange_companions(tmp_path: Path, command: Comma
         {**files, name: files[name].replace(b'"companion":"the_demo_cubins_sm80"', b'"companion":"../x"')},
     )
     inconsistent = Coded(
-        "manifest-inconsistent", f"{parts / MAIN}/{name}", "names the companion '../x', but has no entry"
+        "manifest-inconsistent", f"{parts / MAIN}/{name}", "in the companion '../x', but does not describe"
     )
     assert inconsistent in command("verify", parts / MAIN).errors
 
@@ -343,7 +348,7 @@ def test_what_inspect_shows_of_parts(tmp_path: Path, command: Command) -> None:
     facts = json.loads(ended.out)
     units = facts["results"][0]["bundles"][0]["units"]
     assert {(unit["module"], unit["arch"]): unit["problem"] for unit in units} == {
-        ("a", "sm_80"): "is in the companion wheel the-demo-cubins-sm80, which is missing",
+        ("a", "sm_80"): "belongs to the companion wheel the-demo-cubins-sm80, which is missing",
         **dict.fromkeys(
             [("a", "sm_90"), ("b", "sm_90"), ("b", "compute_80"), ("c", "sm_80"), ("c", "sm_90")]
         ),
@@ -368,7 +373,7 @@ def test_who_wants_a_bundle_is_told_whose_companion_it_is(
     monkeypatch.chdir(tmp_path)
     error, *_ = command(*(part if word == "PART" else word for word in ALONE[verb])).errors
     what = "is a companion of The.Demo 1.0 [companion-alone]"
-    hint = "name the main wheel, and the companion wheels in the same folder are read too"
+    hint = "name the main wheel instead: hatch-cubin then also reads the companion wheels in the same folder"
     assert error == f"hatch-cubin: error: {part}: {what}\n  hint: {hint}"
     assert not (tmp_path / "out").exists()
 
@@ -388,7 +393,9 @@ def test_check_looks_at_a_companion_alone_as_verify_does(tmp_path: Path, command
     ended, name = command("check", part), "the_demo_cubins_sm90/a.sm_90.cubin"
     assert (ended.code, ended.out.splitlines()[0]) == (0, str(part))
     make_wheel(part, {**wheel_files(part), name: b"x"})
-    changed = Coded("file-changed", f"{part}/{name}", "does not have the digest and size in companion.json")
+    changed = Coded(
+        "file-changed", f"{part}/{name}", "does not have the digest and the size that companion.json"
+    )
     assert changed in command("check", part).errors
 
 
@@ -419,7 +426,7 @@ def test_check_and_the_page_say_what_gpus_run_with_all_companions_whichever_are_
         page = tmp_path / "page.html"
         command("inspect", parts / MAIN, "--html", page)
         assert (
-            "is in the companion wheel the-demo-cubins-sm80, which is missing" in page.read_text("utf-8")
+            "belongs to the companion wheel the-demo-cubins-sm80, which is missing" in page.read_text("utf-8")
         ) == bool(absent)
         shown = page.read_text("utf-8").partition("What each GPU runs")[2].partition("</table>")[0]
         code, out, err = command("check", parts / MAIN, "--except", "b")

@@ -181,7 +181,11 @@ def test_a_variant_that_others_made_is_not_split(tmp_path: Path, command: Comman
 
 def test_what_has_nothing_to_split_says_so(tmp_path: Path, command: Command) -> None:
     text = finished_wheel(tmp_path / "text", bundle(made("p", "compute_80"), folder="demo/_cubins"))
-    nothing = Coded("not-splittable", f"{text}/demo/_cubins", "does not contain machine code for a variant")
+    nothing = Coded(
+        "not-splittable",
+        f"{text}/demo/_cubins",
+        "does not contain machine code from which a variant could be made",
+    )
     assert refusal(command, text, tmp_path / "x") == nothing
     bare = make_wheel(tmp_path / "bare-1-py3-none-any.whl", inside("demo/_cubins", PLAIN))
     missing = Coded("metadata-not-once", bare, "has 0 .dist-info/METADATA")
@@ -195,7 +199,10 @@ def test_a_variant_on_which_a_gpu_could_run_nothing_is_not_made(tmp_path: Path, 
     whole = finished_wheel(tmp_path, bundle(*built, folder="demo/_cubins"))
     place = f"{whole}/demo/_cubins"
     ended = command("split", whole, "--by", "arch", "--as", "variants", "--into", tmp_path / "x")
-    what = "installers would choose the variant sm100 for GPU 10.3, which cannot run any of its kernels"
+    what = (
+        "installers would choose the variant sm100 for GPU 10.3, but this GPU cannot "
+        "run any kernel of the variant"
+    )
     hint = 'add "sm_103" to archs, or PTX: "compute_100"'
     assert ended.errors == [
         f"hatch-cubin: error: {place}: {what} [gpu-not-served]\n  hint: {hint}",
@@ -243,13 +250,13 @@ INDEX_OF_KERNELS = "demo/_cubins/manifest.json"
     ("changed", "data", "code", "place", "value"),
     [
         ("demo/_cubins/a.sm_90.cubin", None, "file-missing", "a.sm_90.cubin", ""),
-        ("demo/_cubins/a.sm_80.cubin", b"x", WRONG, "a.sm_80.cubin", "to the wheel variant 'sm90'"),
+        ("demo/_cubins/a.sm_80.cubin", b"x", WRONG, "a.sm_80.cubin", "is in the wheel variant 'sm90'"),
         (
             INDEX_OF_KERNELS,
             b'"label":"sm80"',
             WRONG,
             "manifest.json",
-            "lists the wrong files for the wheel variant 'sm80'",
+            "does not list exactly the files that belong to the wheel variant 'sm80'",
         ),
         (
             INDEX_OF_KERNELS,
@@ -260,7 +267,7 @@ INDEX_OF_KERNELS = "demo/_cubins/manifest.json"
         ),
         (INDEX_OF_KERNELS, b"{}", "manifest-unreadable", "manifest.json", "'format'"),
         (f"{INFO}/variant.json", describe_variants(["sm80"]), WRONG, f"{INFO}/variant.json", "'sm90'"),
-        (f"{INFO}/variant.json", None, WRONG, "demo/_cubins", "variant.json is missing"),
+        (f"{INFO}/variant.json", None, WRONG, "demo/_cubins", "does not contain variant.json"),
     ],
 )
 def test_a_variant_that_was_changed(
@@ -303,7 +310,11 @@ def test_check_says_what_the_gpus_run_that_a_variant_is_for(tmp_path: Path, comm
 def test_check_compares_a_label_with_the_name(tmp_path: Path, command: Command) -> None:
     parts = as_variants(tmp_path)
     renamed = (parts / SM80).rename(parts / SM80.replace("sm80", "sm75"))
-    labels = Coded("wheel-renamed", renamed, "its metadata has the variant label sm80, but its name has sm75")
+    labels = Coded(
+        "wheel-renamed",
+        renamed,
+        "the wheel's metadata has the variant label sm80, but the wheel's name has sm75",
+    )
     assert labels in command("check", renamed).errors
     renamed = renamed.rename(parts / WHOLE)
     assert Coded("wheel-renamed", renamed, " sm80, ", " none") in command("check", renamed).errors
@@ -317,7 +328,11 @@ def test_check_compares_a_label_with_the_name(tmp_path: Path, command: Command) 
         (
             json.dumps({"variants": {"null": {}, "sm80": {}}}),
             SM90,
-            (f" {INDEX}, ", "the GPUs of sm90", "hint: split all wheels of a version into one folder"),
+            (
+                f" {INDEX}, ",
+                "the GPUs of sm90",
+                "hint: let 'hatch-cubin split' write the variants of all wheels of a version into one folder",
+            ),
         ),
         (json.dumps({"variants": ["sm90"]}), INDEX, ("does not list variants",)),
         ("{", INDEX, ()),
@@ -357,7 +372,7 @@ def test_inspect_shows_what_a_variant_has(tmp_path: Path, command: Command) -> N
     assert (code, facts["wheel_variant"]) == (0, "sm90")
     assert {(unit["module"], unit["arch"]) for unit in facts["units"]} == UNITS[SM90]
     assert (
-        "  the wheel variant sm90: other variants have code for other GPUs\n"
+        "  this wheel is the variant sm90: other variants have code for other GPUs\n"
         in command("inspect", parts / SM90)[1]
     )
     assert ".entry copy" in command("inspect", parts / NULL, "--ptx", "copy")[1]
@@ -369,7 +384,7 @@ def test_a_variant_alone_is_not_unpacked(tmp_path: Path, command: Command, files
     parts = as_variants(tmp_path, files)
     values = (
         "is the wheel variant sm90, which has only",
-        "hint: unpack the complete wheel, from which the variant was made",
+        "hint: unpack the complete wheel from which the variant was made",
     )
     errors = command("unpack", parts / SM90, "--into", tmp_path / "out").errors
     assert errors == [Coded("already-split", f"{parts / SM90}/demo/_cubins", *values)]

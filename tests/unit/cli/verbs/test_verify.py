@@ -324,8 +324,8 @@ def test_json_that_would_fill_the_memory_is_not_read(
     assert [each for each in answer.errors if f"{name}: {MANY} [" in each] == answer.errors
 
 
-NAMES = "its kernels do not have the names that the manifest gives them"
-TAKES = "its kernels have other parameters than the manifest says"
+NAMES = "the kernels in this file do not have the names that the manifest says"
+TAKES = "the kernels in this file have other parameters than the manifest says"
 T_INT, T_FLOAT = "_Z1tIiEvPT_", "_Z1tIfEvPT_"
 
 
@@ -447,10 +447,13 @@ def test_the_loader_of_an_older_release_is_known_by_its_digest(
 @pytest.mark.parametrize(
     ("version", "sentence"),
     [
-        ("99.0", "was made by a newer hatch-cubin, 99.0 [newer-release]"),
+        ("99.0", "was made by hatch-cubin 99.0, which is newer than this version [newer-release]"),
         (
             "evil",
-            f"names hatch-cubin evil as its builder, but {OURS} does not know evil [unknown-release]",
+            (
+                f"names hatch-cubin evil as the builder of the wheel, but {OURS} does not "
+                f"know evil [unknown-release]"
+            ),
         ),
     ],
 )
@@ -496,7 +499,8 @@ def test_a_release_with_the_loader_of_another_is_a_problem(
     for version, loader in (("0.0.1", FILES["__init__.py"]), (__version__, OLD)):
         folder = write_tree(tmp_path / "_cubins", of_version(monkeypatch, version, loader))
         expected = (
-            f"{folder.as_posix()}/__init__.py: is not what hatch-cubin {version} writes [not-as-written]"
+            f"{folder.as_posix()}/__init__.py: differs from the file that hatch-cubin "
+            f"{version} writes [not-as-written]"
         )
         assert Answer(command, folder).errors == [expected]
 
@@ -505,7 +509,9 @@ def test_another_generator_is_none_that_is_known(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = of_version(monkeypatch, __version__, b"evil", name="hatch-cubin2")
-    unknown = Coded("unknown-release", "demo/_cubins/manifest.json", "names hatch-cubin2 as its builder")
+    unknown = Coded(
+        "unknown-release", "demo/_cubins/manifest.json", "names hatch-cubin2 as the builder of the wheel"
+    )
     assert unknown in Answer(command, wheel_of(tmp_path, files)).errors
 
 
@@ -620,7 +626,7 @@ def test_a_damaged_file_of_the_archive(tmp_path: Path, command: Command, name: s
     [
         ("k.sm_90.cubin", "is a pipe [not-a-regular-file]"),
         ("keys.json", "is a pipe [not-a-regular-file]"),
-        *((name, "is a pipe, but should be a file") for name in (sbom.NAME, "_editable.py", "stray")),
+        *((name, "must be a file, but is a pipe") for name in (sbom.NAME, "_editable.py", "stray")),
     ],
 )
 def test_a_pipe_in_a_folder_is_told_as_one(tmp_path: Path, command: Command, name: str, what: str) -> None:

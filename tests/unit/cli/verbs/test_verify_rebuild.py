@@ -147,11 +147,11 @@ def test_other_sources_are_told_from_a_wrong_result(tmp_path: Path, command: Com
     ]
     assert [(problem["what"], problem["details"]) for problem in facts["errors"]] == [
         (
-            "2 units built from different inputs: a source, a header, an option or the compiler",
+            "the inputs of 2 units differ in the rebuild: a source, a header, an option or the compiler",
             ["saxpy for sm_80", "saxpy for sm_90"],
         ),
-        ("2 units in the wheel, but not built by the project", ["gone for sm_80", "gone for sm_90"]),
-        ("2 units built by the project, but not in the wheel", ["new for sm_80", "new for sm_90"]),
+        ("the wheel has 2 units that the project does not build", ["gone for sm_80", "gone for sm_90"]),
+        ("the project builds 2 units that the wheel does not have", ["new for sm_80", "new for sm_90"]),
     ]
 
 
@@ -170,18 +170,21 @@ def test_another_toolchain_proves_nothing_and_is_named(
     answer = rebuilt(command, folder, tmp_path)
     assert answer.err.splitlines()[-5:] == [
         (
-            f"hatch-cubin: error: {folder}: 1 unit built from different inputs: "
+            f"hatch-cubin: error: {folder}: the inputs of 1 unit differ in the rebuild: "
             "a source, a header, an option or the compiler [unit-inputs-differ]"
         ),
         "  saxpy for sm_90",
-        "  the difference proves nothing, because the two builds differ in:",
+        "  the difference proves nothing, because the wheel's build and the rebuild differ in:",
         f"    nvrtc: 13.0.88 in the wheel, {toolkit.nvrtc} in the rebuild",
         "  hint: verify the wheel with the sources and the toolkit of its build",
     ]
     made_lock = pipeline.make_lock(project)
     (tmp_path / lock_format.NAME).write_text(lock_format.encode(made_lock))
     again = rebuilt(command, tmp_path / "demo" / "_cubins", tmp_path)
-    named = f"cubin.lock names a toolkit: pip install cuda-core=={toolkit.core} cuda-toolkit=="
+    named = (
+        f"install the toolkit that cubin.lock names, and verify the wheel again: pip install "
+        f"cuda-core=={toolkit.core} cuda-toolkit=="
+    )
     assert again.err.splitlines()[-1].startswith(f"  hint: {named}")
 
 
@@ -200,7 +203,7 @@ def test_a_rebuild_that_fails_hides_nothing_that_is_known(tmp_path: Path, comman
 def test_keys_that_cannot_be_read_stop_the_comparison(tmp_path: Path, command: Command) -> None:
     shipped = built(make_project(tmp_path, {"saxpy.cu": SAXPY}, 'archs = ["sm_90"]\n'))
     (shipped / "keys.json").write_text("{}")
-    what = "its manifest or keys cannot be read: does not have 'units'"
+    what = "the manifest or the cache keys of this bundle cannot be read: does not have 'units'"
     assert f"{shipped.as_posix()}: {what} [manifest-unreadable]" in rebuilt(command, shipped, tmp_path).errors
 
 
@@ -363,7 +366,7 @@ def test_a_loader_with_code_appended_passes_no_rebuild_whatever_version_it_claim
         "  __init__.py",
         "  manifest.json",
         f"  {sbom.NAME}",
-        "  the difference proves nothing, because the two builds differ in:",
+        "  the difference proves nothing, because the wheel's build and the rebuild differ in:",
         f"    hatch-cubin: 0.0.1 in the wheel, {__version__} in the rebuild",
         "  hint: verify the wheel with the sources and the toolkit of its build",
     ]
@@ -383,7 +386,7 @@ def test_the_commit_is_compared_where_the_bill_names_one(tmp_path: Path, command
     assert answer.errors == [Coded("file-differs", "demo/_cubins", "1 file ")]
     assert answer.err.splitlines()[-5:] == [
         f"  {sbom.NAME}",
-        "  the difference proves nothing, because the two builds differ in:",
+        "  the difference proves nothing, because the wheel's build and the rebuild differ in:",
         f"    commit: none in the wheel, {commit} in the rebuild",
         "    dirty: none in the wheel, false in the rebuild",
         "  hint: the wheel was built from an sdist: unpack the sdist, and verify the wheel there",
@@ -431,7 +434,10 @@ def test_the_bundle_that_is_imported_is_compared_whatever_another_says_that_it_i
 
     answer = rebuilt(command, wheel_of(tmp_path, forge), tmp_path)
     assert answer.errors == [
-        "a/_cubins: was not compared: this project builds only demo/_cubins [bundle-not-compared]",
+        (
+            "a/_cubins: was not compared with a rebuild, because this project builds only "
+            "demo/_cubins [bundle-not-compared]"
+        ),
         Coded("file-differs", "demo/_cubins", "1 file "),
     ]
 
@@ -468,5 +474,7 @@ def test_a_package_in_the_data_of_its_wheel_is_its_own_and_not_that_in_a_namespa
             files[f"ns/{name}"] = files[f"demo-1.0.data/platlib/{name}"] = files.pop(name)
 
     answer = rebuilt(command, wheel_of(tmp_path, forge), tmp_path)
-    what = "was not compared: this project builds only demo-1.0.data/platlib/demo/_cubins"
+    what = (
+        "was not compared with a rebuild, because this project builds only demo-1.0.data/platlib/demo/_cubins"
+    )
     assert (answer.code, answer.errors) == (1, [f"ns/demo/_cubins: {what} [bundle-not-compared]"])

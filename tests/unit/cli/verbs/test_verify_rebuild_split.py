@@ -54,7 +54,10 @@ def test_all_parts_are_proven_together_in_any_order(tmp_path: Path, command: Com
 def test_a_companion_alone_is_not_proven(tmp_path: Path, command: Command) -> None:
     parts = parts_of(tmp_path)
     answer = rebuilt(command, tmp_path, parts / SM90)
-    what = "was not compared, because its main wheel demo 1.0 is missing [companion-not-compared]"
+    what = (
+        "this companion wheel was not compared, because the main wheel demo 1.0 is missing "
+        "[companion-not-compared]"
+    )
     hint = "name the main wheel too, as 'hatch-cubin split' wrote it"
     assert answer.err == f"hatch-cubin: error: {parts / SM90}: {what}\n  hint: {hint}\n"
 

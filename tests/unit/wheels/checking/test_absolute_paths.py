@@ -57,7 +57,7 @@ def test_each_file_with_one_is_told(tmp_path: Path) -> None:
     bill = files[sbom.NAME] = b'{"metadata":{"component":{"name":"demo"}},"of":"/builds/demo/k.cu"}'
     assert bill
     assert problems(write_tree(tmp_path / "_cubins", files)) == [
-        "W/manifest.json: contains the path of a folder: /home/me/root [absolute-path]",
+        "W/manifest.json: contains the absolute path of a folder: /home/me/root [absolute-path]",
         Coded("absolute-path", "W/c.compute_80.ptx", " /work/me/copy.cu ", about),
         Coded("absolute-path", "W/k.sm_90.cubin", f" {', '.join(SOME)}, … ", about),
         Coded("absolute-path", f"W/{sbom.NAME}", " /builds/demo/k.cu "),

@@ -20,7 +20,7 @@ from tests.cubins import cubin
 from tests.helpers import bundle, made, write_tree
 
 FOLDER = "src/demo/_cubins"
-EDITED = "is not what hatch-cubin writes: it was edited or damaged"
+EDITED = "was edited or damaged: hatch-cubin would write this file differently"
 
 
 def noted(

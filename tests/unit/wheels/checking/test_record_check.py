@@ -12,7 +12,7 @@ from tests.cubins import in_wheel, make_wheel
 from tests.unit.cli.verbs.test_verify import recorded
 
 KEYS = "demo/_cubins/keys.json"
-ALIAS = "would also be in _cubins on systems that ignore case or a dot at the end of a name"
+ALIAS = "would be installed into _cubins on systems that ignore case or a dot at the end of a name"
 OVER = "is in the wheel's .data folder, so it may be installed over files in _cubins"
 
 

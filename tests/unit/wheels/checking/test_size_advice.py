@@ -150,7 +150,7 @@ def test_what_is_too_large_is_removed_and_told_at_the_line_of_the_table(tmp_path
         remove_large_wheel(str(wheel), 10_000, Location("pyproject.toml", 12))
     assert str(caught.value) == (
         f"pyproject.toml:12: {wheel.name} has {_kilo(total)}, but max-size allows only 10.0 KB\n"
-        f"  the largest: {shown}\n"
+        f"  the largest files: {shown}\n"
         f"  leaving out sm_80 (some kernels would not run on 8.0) would save {_kilo(size)}"
     )
     assert [*tmp_path.iterdir()] == []

@@ -43,9 +43,9 @@ def test_a_wheel_of_windows(tmp_path: Path) -> None:
 def test_kernels_of_another_platform(tmp_path: Path, model: str, tag: str) -> None:
     platform = tag.rpartition("-")[2]
     assert "".join(problems(whole_wheel(tmp_path, files(model), tag))) == (
-        f"W: its kernels use the C type sizes of {model}, but {platform} has other sizes "
+        f"W: the kernels use the C type sizes of {model}, but {platform} has other sizes "
         "[wrong-platform]\n"
-        "  hint: only a wheel that was built on Windows is for win_amd64"
+        "  hint: only a wheel that was built on Windows can have the platform tag win_amd64"
     )
 
 

@@ -82,7 +82,7 @@ def test_kernels_come_and_go_for_some_archs_or_for_all(tmp_path: Path) -> None:
     ]
     (lost,) = (part.table for part in shown([found]) if part.title == "kernels lost: 2")
     assert lost is not None
-    assert lost.rows == [["b", "sm_80, sm_90 (all of its archs)"], ["a", "sm_80"]]
+    assert lost.rows == [["b", "sm_80, sm_90 (all archs of this kernel)"], ["a", "sm_80"]]
 
 
 def test_what_costs_most_comes_first_and_what_is_better_last(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ def test_what_costs_most_comes_first_and_what_is_better_last(tmp_path: Path) -> 
         ("shared", "c", "sm_90", 64, 0),
     ]
     titles = [part.title for part in shown([diff(tmp_path, after, before)])]
-    assert titles[1] == "kernels that use more: 2"
-    assert titles[-1] == "kernels that use less: 1"
+    assert titles[1] == "kernels that use more than before: 2"
+    assert titles[-1] == "kernels that use less than before: 1"
 
 
 def test_sizes_by_arch_and_the_files_that_changed_most(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_kernel_that_is_lost_among_many_others_is_named(tmp_path: Path) -> Non
     table = shown([found])[1].table
     assert table is not None
     assert table.rows == [
-        ["27 kernels: k0, k1, k10, …", "sm_80, sm_90 (all of its archs)"],
+        ["27 kernels: k0, k1, k10, …", "sm_80, sm_90 (all archs of this kernel)"],
         ["k7", "sm_80"],
         ["2 kernels: k8, k9", "sm_90"],
     ]
@@ -178,12 +178,12 @@ def test_people_see_no_more_than_they_read(tmp_path: Path) -> None:
     before = {(f"k{number}", "sm_80"): code(f"k{number}") for number in range(30)}
     after = {(name, arch): code(name, registers=64, size=99) for name, arch in before}
     parts = {part.title: part for part in shown([diff(tmp_path, after, before)])}
-    more = parts["kernels that use more: 30"]
+    more = parts["kernels that use more than before: 30"]
     assert more.table is not None
-    assert (len(more.table.rows), more.lines) == (25, ["and 5 more: --json lists all"])
+    assert (len(more.table.rows), more.lines) == (25, ["and 5 more: --json lists all rows"])
     files = parts["compiled files whose size changed: 30"]
     assert files.table is not None
-    assert (len(files.table.rows), files.lines) == (10, ["and 20 more: --json lists all"])
+    assert (len(files.table.rows), files.lines) == (10, ["and 20 more: --json lists all rows"])
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_a_file_of_a_bundle_is_not_a_wheel(tmp_path: Path) -> None:
     error = refusal(tmp_path / "a/_cubins/k.sm_90.cubin")
     assert (error.code, error.hint) == (
         "not-a-wheel",
-        f"name the whole bundle, which is a folder: {tmp_path}/a/_cubins",
+        f"name the folder of the whole bundle instead of one file: {tmp_path}/a/_cubins",
     )
 
 

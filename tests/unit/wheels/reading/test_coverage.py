@@ -121,7 +121,7 @@ def test_people_see_a_row_for_all_that_is_alike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "said"), [(40, []), (42, ["and 2 more groups of kernels: --json lists all"])]
+    ("kinds", "said"), [(40, []), (42, ["and 2 more groups of kernels: --json lists all groups"])]
 )
 def test_people_see_so_many_rows(kinds: int, said: list[str]) -> None:
     units = [unit(f"k{number}", "sm_80", driver=12000 + number) for number in range(kinds)]

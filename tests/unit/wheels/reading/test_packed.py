@@ -69,7 +69,7 @@ def repacked(data: bytes) -> dict[str, bytes]:
 
 A, B = cubin("a", 50), cubin("b")
 BLOCK, IN_MANIFEST = "sm_90.0.xz", ("manifest-inconsistent", "manifest.json")
-NOT_ALL = Coded(*IN_MANIFEST, "lists entries that overlap in sm_90.0.xz or leave a gap")
+NOT_ALL = Coded(*IN_MANIFEST, "lists entries that overlap in the block sm_90.0.xz, or that leave a gap")
 WRONG = {
     "a block that is gone": (
         {name: data for name, data in FILES.items() if name != BLOCK},
@@ -91,7 +91,12 @@ WRONG = {
     ),
     "a block that is not described": (
         changed(a={"block": "sm_90.7.xz"}),
-        [NOT_ALL, Coded(*IN_MANIFEST, "names the block 'sm_90.7.xz', but has no entry for this block")],
+        [
+            NOT_ALL,
+            Coded(
+                *IN_MANIFEST, "says that code is in the block 'sm_90.7.xz', but does not describe this block"
+            ),
+        ],
     ),
     "an entry beyond its block": (
         changed(a={"offset": SIZE + 1}),
@@ -103,7 +108,7 @@ WRONG = {
     ),
     "another format": (
         changed({"format": 1}),
-        [Coded(*IN_MANIFEST, "has format 1, ", "not valid in this format")],
+        [Coded(*IN_MANIFEST, "has the format 1, ", "that this format does not allow")],
     ),
     "a file that is no block": ({**FILES, "sm_90.1.xz": b"x"}, [Coded("file-not-listed", "sm_90.1.xz")]),
 }
@@ -130,7 +135,10 @@ def test_entries_that_share_a_block_which_is_too_large(tmp_path: Path) -> None:
     manifest = b"".join(write_manifest(header, fields["kernels"], [module_line("a", line)]))
     told = problems(tmp_path, {**files, "manifest.json": manifest, "sm_90.0.xz": packed})
     assert (
-        Coded(*IN_MANIFEST, "lists several entries in sm_90.0.xz, but a block of this size may have only one")
+        Coded(
+            *IN_MANIFEST,
+            "lists several entries in the block sm_90.0.xz, but a block of this size may have only one entry",
+        )
         in told
     )
 
@@ -216,7 +224,9 @@ def test_several_bundles_get_a_folder_each(tmp_path: Path) -> None:
 
 def test_nothing_of_others_is_removed(tmp_path: Path) -> None:
     place = write_tree(tmp_path / "mine", {"thesis.txt": "…"})
-    with pytest.raises(BundleError, match="is not empty, and does not contain an unpacked bundle to replace"):
+    with pytest.raises(
+        BundleError, match="is not empty, and does not contain an unpacked bundle that could be replaced"
+    ):
         write_bundle(RAW, place)
     assert read_tree(place) == {"thesis.txt": "…".encode()}
 

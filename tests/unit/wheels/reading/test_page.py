@@ -125,7 +125,7 @@ def test_the_page_says_what_each_gpu_runs_and_what_each_arch_takes_in_the_wheel(
     facts["packed"]["archs"] = {"sm_80": 100, "sm_90": 200, "compute_80": 300}
     text = html_page("w.whl", [facts], {})
     assert [f"({count}&nbsp;B)" in text for count in (100, 200, 300)] == [True] * 3
-    assert "<caption>in parentheses, the compressed size in the wheel</caption>" in text
+    assert "<caption>the size in parentheses is the compressed size in the wheel</caption>" in text
 
 
 def test_a_difference_stands_first_and_hostile_names_in_it_stay_text(tmp_path: Path) -> None:

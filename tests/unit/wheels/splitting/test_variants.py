@@ -166,5 +166,5 @@ def test_what_describes_variants_is_what_uv_reads() -> None:
     [describe_variants(["SM 80"]), b"", b"[]", b'{"variants":{"null":{}}}', b"\xff", b'{"variants":5}'],
 )
 def test_what_others_describe_is_not_read(data: bytes) -> None:
-    with pytest.raises(ValueError, match="is not what hatch-cubin writes"):
+    with pytest.raises(ValueError, match="was not written by hatch-cubin"):
         read_labels(data)
