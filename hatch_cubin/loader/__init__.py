@@ -83,7 +83,7 @@ class CubinStaleWarning(UserWarning):
 
 
 class _Value:
-    """A result that can be copied and pickled. Results with equal contents are equal."""
+    """A result that can be copied, pickled and compared by its contents."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._contents() == self._contents()
@@ -230,7 +230,7 @@ def is_available(kernel: "_AnyName | None" = None, *, strict: "bool | None" = No
     """Return whether a driver and a device exist, without starting CUDA in this process.
 
     If *kernel* is given, this kernel or module must run on each GPU; a wrong name is an error. With *strict*,
-    it must run without PTX; if no *kernel* is given, this holds for all kernels. The result is False if the
+    the kernel must run without PTX; if no *kernel* is given, all kernels must. The result is False if the
     driver does not answer in five seconds.
     """
     _check_name("" if kernel is None else kernel)
@@ -597,7 +597,7 @@ class _Manifest:
         yield from map(self._parsed, lines.splitlines())
 
     def _run(self, start: bytes) -> "list[_Module]":
-        """Return the modules whose lines begin with *start*. The lines before and after are checked too."""
+        """Return the modules whose lines begin with *start*. Check the lines around them for damage."""
         at = self._first(start, self._modules_at, self._tail_at)
         if at > self._modules_at:
             self._split(self._line(self.data.rfind(b"\n", self._modules_at, at)))
@@ -743,7 +743,7 @@ _fork_lock: "list[Any]" = []
 def _part(name: str) -> "Any":
     """Return another file of the loader as a module.
 
-    The import holds no lock, which a child process that is forked at this moment would wait for forever.
+    The import takes no lock: a child process that is forked during the import could never get the lock.
     """
     found = _parts.get(name)
     return _parts.setdefault(name, _new_part(name)) if found is None else found  # another thread may be first
@@ -850,7 +850,7 @@ def _loads(text: str) -> "Any":
 
 
 def _plain(text: str, at: int) -> "tuple[Any, int]":
-    """Return the JSON value at an offset of such a plain text, and its end."""
+    """Return the JSON value at an offset of a text without escapes, and the value's end."""
     first = text[at]
     if first == '"':
         end = text.index('"', at + 1)
@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "cd8ebc2af49a0e21"  # the same in all files of one version
+__build__ = "0e65f5fa8f38e3a8"  # the same in all files of one version

@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Help with mistakes: error messages, `check_arguments`, and `use`."""
+"""Error messages, and functions for tests: `check_arguments`, `use`."""
 
 import os
 import sys
@@ -312,8 +312,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "59ace97f32ea5726c4449cdc90d84cb017b27494e109bdccb8d5260fbc721b22",
-    "_split": "eec82dce645d79fbef3c37a4da1db3b63e7fc366f32794e888e665b52f12342c",
+    "_packs": "eea560b015f1b73f4a15a50a7dc05e748e2379aed03170f6d20ffa19fc0df04f",
+    "_split": "f5efa2902901204a70dd966301b5125b30e05838df58c937245d606d239f7a02",
 }
 
 
@@ -337,7 +337,7 @@ def use(
 ) -> _Used:
     """Use the bundle in another folder, in this whole process. For tests and debugging.
 
-    A mapping replaces the code of modules, for all devices. Its keys are names of modules or kernels, its
+    A mapping as *what* replaces modules' code for all devices. Its keys are names of modules or kernels, its
     values bytes or cuda.core's `ObjectCode`. None means the package's own bundle.
     With *strict*, kernels that the driver would have to translate are not found. None keeps the setting.
     To undo this call, use the result in a `with` block, or call its `close()`.
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "cd8ebc2af49a0e21"
+__build__ = "0e65f5fa8f38e3a8"

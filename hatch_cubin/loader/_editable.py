@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "cd8ebc2af49a0e21"
+__build__ = "0e65f5fa8f38e3a8"

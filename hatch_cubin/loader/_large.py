@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "cd8ebc2af49a0e21"
+__build__ = "0e65f5fa8f38e3a8"

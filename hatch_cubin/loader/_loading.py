@@ -349,7 +349,7 @@ _NVML_WITHOUT_DRIVER = (9, 18)  # the driver is not loaded, or its version diffe
 
 
 def _driver_version() -> int:
-    """Return the driver's version. Start the driver here, because cuda.core could hang without a device."""
+    """Return the driver's version. Start the driver without cuda.core, which could hang without a device."""
     pid = os.getpid()
     if _drivers.keys() - {pid}:  # the parent process had started the driver
         raise _unavailable(_FORKED)
@@ -624,4 +624,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "cd8ebc2af49a0e21"
+__build__ = "0e65f5fa8f38e3a8"

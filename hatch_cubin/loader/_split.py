@@ -67,4 +67,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
 
 
-__build__ = "cd8ebc2af49a0e21"
+__build__ = "0e65f5fa8f38e3a8"
