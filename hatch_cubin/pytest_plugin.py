@@ -4,8 +4,8 @@
 name. `--forbid-run-time-compiles` makes the test session fail if any text was compiled at run time.
 
 The plugin sets HATCH_CUBIN_RECORD, so that the classes of `_cubins.cupy` and `_cubins.core` write each call
-into a temporary folder. Tests cannot hide a call with a filter for warnings or an `except` clause. Workers of
-pytest-xdist, and other processes that tests start, write into the same folder.
+into a temporary folder. The plugin finds a run-time compile even if a test filters the warning about it or
+catches its error. Workers of pytest-xdist, and other processes that tests start, write into the same folder.
 """
 
 from __future__ import annotations

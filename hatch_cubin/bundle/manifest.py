@@ -221,7 +221,8 @@ class ManifestParts(NamedTuple):
 def split_manifest(data: bytes) -> ManifestParts:
     """Parse a valid manifest, so that a changed manifest can be written.
 
-    The method `write` of the result writes the changed manifest.
+    The caller gives its changes to the method `write` of the result, which returns the bytes of the changed
+    manifest.
     """
     fields = json.loads(data)
     modules = {

@@ -95,7 +95,11 @@ class CacheEntry(NamedTuple):
 
 
 class _LinkedResult(Compiled):
-    """A compiled result whose bytes stay in a file, to save memory; *proof* has the kernels and warnings."""
+    """A compiled result whose bytes stay in a file, to save memory.
+
+    *proof* is the cache record or recalled result of the file. It contains the kernels, the warnings and the
+    digest of the file.
+    """
 
     def __init__(self, file: str, proof: Record | RecalledResult, described: str) -> None:
         self._file, self._proof, self._described = file, proof, described
@@ -244,8 +248,8 @@ class Cache:
     def open_importer(self) -> Iterator[Callable[[bytes, bytes, bytes], bool]]:
         """Yield the function `accept(key, record, data)`, which stores a result of another machine.
 
-        The caller of `accept` must have checked the cache record. `accept` returns whether the result was
-        stored.
+        Callers must check the cache record before they call `accept`, because `accept` does not check it.
+        `accept` returns whether the result was stored.
         """
         with contextlib.closing(exchange.ResultImporter(self.folder)) as importer:
 

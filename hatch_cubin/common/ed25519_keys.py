@@ -55,7 +55,7 @@ def read(kind: str, text: str) -> bytes:
 
 
 def read_public(text: str) -> bytes:
-    """Return the bytes of a public key; ValueError if anyone could forge signatures for the key."""
+    """Return the bytes of a public key; ValueError if the key is so weak that anyone can forge signatures."""
     raw = read(PUBLIC, text)
     y = int.from_bytes(raw, "little") & ~(1 << 255)
     if y >= _PRIME or y in _OF_LOW_ORDER:

@@ -101,7 +101,7 @@ def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
 
 
 def _without_lines_of_call(error: Diagnostic) -> Diagnostic:
-    """Replace a hint to set macros or options in pyproject.toml: a recorded call of CuPy sets its own."""
+    """Replace a hint to set options in pyproject.toml: options of a recorded CuPy call are in the call."""
     if error.hint is None or not _SETS_OPTIONS.search(error.hint):
         return error
     hint = "the library reports this error at run time too: correct the text, or the options of its call"

@@ -32,7 +32,7 @@ _FIRST, _COUNT = 100, 800
 
 
 class Layout(NamedTuple):
-    """Where to copy headers inside a new folder. All paths are relative to the new folder.
+    """Where to copy headers inside a new folder; all paths in the layout are relative to this folder.
 
     *places* maps the number of each file descriptor to the folder that the compiler process opens. *folders*
     are the folders to create, and *files* are the files to copy.

@@ -102,10 +102,10 @@ class Links:
         return self._contents[unit]
 
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
-        """Return the symbols that are defined outside of LTO-IR, and C++ code that calls all these functions.
+        """Return the symbols of all inputs except LTO-IR, and C++ code that calls those that are functions.
 
-        The worker process links the C++ code with the LTO-IR, to find functions that are also defined in the
-        LTO-IR.
+        The worker process links the C++ code with the LTO-IR, and so finds functions that are defined both in
+        the LTO-IR and in another input.
         """
         symbols = [symbols for _name, symbols in self._symbols[unit]]
         defined = dict.fromkeys(name for each in symbols for name in each.strong if name.isidentifier())
@@ -172,7 +172,7 @@ class Links:
     def _doubts_about_arch(self, job: Job, each: Input, data: bytes) -> Iterator[Diagnostic]:
         """Yield an error if a linker input is a cubin that runs on fewer GPUs than the module.
 
-        Some versions of nvJitLink link a cubin for fewer GPUs without an error.
+        Some versions of nvJitLink accept a cubin that runs on fewer GPUs than the module.
         """
         target, real = job.unit.arch.real, arch_of(data)
         own = parse_arch(real) if real else target

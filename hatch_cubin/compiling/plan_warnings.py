@@ -1,4 +1,4 @@
-"""Warn before a build about macros that are not used in any file, and about headers outside the project."""
+"""Warn before a build about likely mistakes in settings, and about headers that sdists will not contain."""
 
 from __future__ import annotations
 

@@ -141,11 +141,12 @@ class PlainCompileCheck:
     """Checks that compiles with precompiled headers give the same results as plain compiles.
 
     With a precompiled header, the compiler instantiates some templates earlier: the templates that functions
-    in the header use. So functions and variables in the compiled code may be in another order than after a
-    plain compile, which is a compile without a precompiled header. Code that contains only kernels is
-    accepted without a check. If code contains other functions or variables, the same source is also compiled
-    without a precompiled header. If the compiles with and without a precompiled header give the same result,
-    the check accepts all later results with the same order of functions and variables.
+    in the header use. The earlier instantiation can change the order of functions and variables in the
+    compiled code, compared with a plain compile (a compile without a precompiled header). Code that contains
+    only kernels needs no plain compile, because it has no functions or variables whose order could change. If
+    code contains functions that are not kernels, or variables, the same source is also compiled without a
+    precompiled header. If the compiles with and without a precompiled header give the same result, the check
+    accepts all later results with the same order of functions and variables.
     """
 
     def __init__(self) -> None:
@@ -158,8 +159,8 @@ class PlainCompileCheck:
         """Return whether a unit may be compiled with a precompiled header.
 
         A unit may be compiled with a precompiled header if all earlier results for the unit's source were
-        equal to plain compiles. The functions and variables in these results must also be in only a few
-        different orders.
+        equal to plain compiles. The number of different orders of functions and variables must also be small,
+        because each new order needs a plain compile.
         """
         path = unit.module.source.path
         few = len(self._orders[path]) <= _MOST_ORDERS + self._served[path] // 2
@@ -251,7 +252,11 @@ def _is_plain(job: Job) -> bool:
 
 
 def _end(job: Job, tree: ProjectTree) -> int:
-    """Return where a source's includes end; 0 if the headers are too small or may use a variant's macros."""
+    """Return where a source's includes end, or 0 if its headers must not be precompiled.
+
+    Headers are not precompiled if they are so small that a precompiled header would save little time, or if
+    they may use a variant's macros.
+    """
     end = end_of_includes(job.unit.module.source.text)
     macros = [name for name, _value in job.unit.module.variant]
     if not end or job.closure.guessed or any(map(_COMPILERS_OWN.match, macros)):

@@ -61,7 +61,7 @@ class Watch:
         return self._messages.popleft()
 
     def add(self, process: Process, message: Message | None) -> None:
-        """Add a message of *process*, which `next` will return."""
+        """Add a message from *process*. A later call of `next` returns the process and the message."""
         self._messages.append((process, message))
 
     def register(self, end: socket.socket, act: Callable[[int], None]) -> None:

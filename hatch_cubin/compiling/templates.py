@@ -52,7 +52,7 @@ def _problem(kernel: Kernel, hint: str) -> Problem:
 
 
 def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
-    """Yield the kernel templates that are certainly compiled, but that are not instantiated."""
+    """Yield the kernel templates whose lines the compiler certainly reads, but that are not instantiated."""
     text = without_extern_templates(module.source.text)
     read = {number for _line, number in surely_read(module.source.text, frozenset())}
     named = {*built, *(name.partition("<")[0].rpartition("::")[2] for name in module.instantiate)}

@@ -181,9 +181,9 @@ class Config:
     def fronts(self, *, runs_producers: bool) -> set[str]:
         """Return the libraries (such as CuPy) whose calls may load kernels from the wheel.
 
-        If the project records calls, the result contains all libraries. To record a call of a library, the
-        wheel must already have the loader's file for this library. The result also contains all libraries if
-        the project has producers that do not run in this build.
+        If the project records calls, the result contains all libraries, because the loader's file for a
+        library also records the calls of this library. The result also contains all libraries if the project
+        has producers that do not run in this build.
         """
         is_unknown = bool(self.recorded) or (bool(self.producer) and not runs_producers)
         described = {rule.front for rule in self.source if rule.front}

@@ -1,7 +1,7 @@
 """The options of ptxas that a project may set, and the values that each option accepts. Pure.
 
-The allowed options only change code and warnings. All other options are rejected: ptxas knows more options
-than its help shows, and some of these options create files.
+The allowed options can change the compiled code and the warnings, but cannot create files. Only known options
+are allowed, because ptxas has more options than its help shows, and some of these options create files.
 
 Measured with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5: each string of the array `ptxas-options`
 is one option. No release accepts an abbreviated name of an option, or several options in one string. If the

@@ -133,7 +133,7 @@ class RecalledClosures:
                     folder.add(relative, content)
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
-        """Return whether files that outside headers did not find in the project are still missing there."""
+        """Return whether files that headers outside the project tried to include are still missing in it."""
         if self._still_absent is None:
             tried = [*map(tuple, json.loads(self._take_line(_TRIED) or "[]"))]
             try:

@@ -65,8 +65,9 @@ def _state(file: Path) -> _State | None:
 
 
 def header_stamps(project: Project, job: Job) -> list[str]:
-    """Return one text for each project header of *job*; the text changes when the header is written.
+    """Return a stamp for each project header of *job*; the stamp changes whenever the header is written.
 
-    The text of a header changes even if the same bytes are written.
+    The stamp contains the header's inode, size and times, so it changes even if the same bytes are written
+    again.
     """
     return [str(_state(project.tree.disk_path(path))) for path in own_files(job.closure)]

@@ -91,9 +91,9 @@ class DigestPositions(NamedTuple):
 class Ingredient(NamedTuple):
     """One row of the list of inputs: an input that can change compiled results.
 
-    A row for a setting of the project's configuration needs the first three fields and *settings*. The
-    function *value* must return None for units without this input, because any other value would change the
-    cache keys of these units.
+    If the input is a setting of the project's configuration, its row sets *name*, *value*, *sentences* and
+    *settings*. The function *value* must return None for units without this input, because any other value
+    would change the cache keys of these units.
     """
 
     name: str  # the name of the input in cache records.
@@ -150,7 +150,8 @@ def _source(unit_inputs: UnitInputs) -> str:
 def _assembled(unit_inputs: UnitInputs) -> str | None:
     """Return the arch for which ptxas assembles NVRTC's PTX as a check; None for other results.
 
-    The arch is an input because earlier versions of hatch-cubin cached PTX that was never assembled.
+    The arch is part of the cache key, so that builds do not use PTX that earlier versions of hatch-cubin
+    cached without this check.
     """
     is_made = unit_inputs.unit.arch.is_ptx and unit_inputs.tool == NVRTC
     return str(unit_inputs.unit.arch.real) if is_made else None

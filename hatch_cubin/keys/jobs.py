@@ -77,7 +77,7 @@ class Job:
 
     @property
     def request(self) -> Request:
-        """The requirements for the unit's result from a compile, the cache or a remote store."""
+        """The requirements that the unit's compiled result must meet, even if it comes from a cache."""
         return request_of(self.unit)
 
 
@@ -498,7 +498,7 @@ class _HeaderFinder:
         return wheels_at(closure.files, self._unrequired) if self._unrequired else {}
 
     def _needs_shared_folders(self, closure: Closure, search: Iterable[SearchFolder]) -> bool:
-        """Return whether a missing header is in a required wheel, in a folder that NVIDIA's wheels share."""
+        """Return whether NVIDIA's shared folders contain a required wheel's header that *closure* needs."""
         shared = [root for root in search if is_shared(root)]
         pairs = ((root, name) for root in shared for name in closure.missing)
         found = (f"{root.logical}/{name}" for root, name in pairs if (root.path / name).is_file())

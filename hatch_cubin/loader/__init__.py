@@ -107,7 +107,7 @@ class _Named(dict):  # type: ignore[type-arg]
 class Entry(_Value):
     """The compiled code of a module for one arch, and the rule that chose it.
 
-    The code is a file, or a part of a *block*. For a part of a block, *file* and *path* are None.
+    *file* and *path* are None if the code is in a *block*, a file with the code of several modules.
     """
 
     def __init__(
@@ -229,9 +229,9 @@ def archs() -> "tuple[str, ...]":
 def is_available(kernel: "_AnyName | None" = None, *, strict: "bool | None" = None) -> bool:
     """Return whether a driver and a device exist, without starting CUDA in this process.
 
-    *kernel*: the name of a kernel or module that must run on each GPU of this machine. *strict*: this kernel,
-    or all kernels, must run without translation. A driver must answer in five seconds. A wrong name is an
-    error.
+    If *kernel* is given, this kernel or module must run on each GPU; a wrong name is an error. With *strict*,
+    the kernel must run without PTX; if no *kernel* is given, all kernels must. The result is False if the
+    driver does not answer in five seconds.
     """
     _check_name("" if kernel is None else kernel)
     try:
@@ -265,7 +265,7 @@ _RULES = "exact, arch-specific", "family", "exact", "same major, lower minor", "
 
 
 def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") -> "tuple[str, str] | None":
-    """Return the arch to load on capability *cc* (9.0 is 90), and the rule, or None if no arch fits.
+    """Return the arch to load on capability *cc* (9.0 is 90) and the rule that chose it; None if none fits.
 
     *shipped* has (arch, min_driver) pairs. *driver* is a number of `cuDriverGetVersion`, or None for any
     driver. The published table of rules describes this function.
@@ -704,7 +704,7 @@ def _plain_size(path: str) -> int:
 
 
 def _read(path: str, size: int) -> bytes:
-    """Return a file's bytes: one byte more than *size* if the file has grown."""
+    """Return a file's bytes, but only *size* + 1 bytes if the file has grown."""
     if not size:  # empty files of /proc may block
         return b""
     descriptor, data = _opened(path), b""  # faster than a file object
@@ -820,7 +820,7 @@ def _sha256(data: bytes) -> str:
 
 
 def _checked(data: bytes, name: bytes = b"") -> "bytes | None":
-    """Return the data after its checksum, or None if the checksum is wrong."""
+    """Return *data* without its leading checksum; None if the checksum is wrong."""
     body = data[_CHECKED:]
     return body if data[:_CHECKED] == b'{"check":"%b",' % _sha256(name + body).encode() else None
 
@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "8574c1e5b8da90de"  # the same in all files of one version
+__build__ = "0e65f5fa8f38e3a8"  # the same in all files of one version

@@ -202,7 +202,7 @@ def check_arguments(
 ) -> None:
     """Raise a TypeError if these arguments do not fit a kernel in one of its files. For tests.
 
-    Pass the arguments of `launch`. The kernel is not launched, and CUDA is not imported.
+    The kernel is not launched, and CUDA is not imported.
     """
     found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
     _check(found, kernel_name or one_kernel(found), arguments)
@@ -312,8 +312,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "b4312c99cff0b3443a9b5b0471c2d77b5b6c05c70d12f7f408b37207850c2ace",
-    "_split": "e9ca7d6b650fe65e8153b5494af016752b0503f92dd3b1d9a2cf060e227043b6",
+    "_packs": "eea560b015f1b73f4a15a50a7dc05e748e2379aed03170f6d20ffa19fc0df04f",
+    "_split": "f5efa2902901204a70dd966301b5125b30e05838df58c937245d606d239f7a02",
 }
 
 
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "8574c1e5b8da90de"
+__build__ = "0e65f5fa8f38e3a8"

@@ -294,7 +294,8 @@ def _load_now(library: "Any", device: int, found: "_Module", entry: Entry, kerne
 def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | None":
     """Make the driver load kernels now, not at their first launch. Return an error's name or None.
 
-    The current context gets the kernels if it is on the device, otherwise the device's primary context.
+    The kernels go into the current context if it is on the device, otherwise into the device's primary
+    context.
     """
     ctypes = _import("ctypes")
     current, context, function = ctypes.c_int(-1), ctypes.c_void_p(), ctypes.c_void_p()
@@ -623,4 +624,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "8574c1e5b8da90de"
+__build__ = "0e65f5fa8f38e3a8"

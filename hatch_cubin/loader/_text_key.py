@@ -63,9 +63,9 @@ def text_key(front: str, options: "Iterable[str]", text: str) -> str:
 
     Raise ValueError if one of the *options* is not among the options that a key may contain.
 
-    *front* is the library that would compile the text. Include folders and suppressed messages are not part
-    of the key. Neither are the order of the options, the form of line ends, and `#line` at the start. Options
-    with the same name keep their order, because NVRTC uses the last one.
+    *front* is the library that would compile the text. Include folders, suppressed messages, the form of line
+    ends, `#line` at the start and the order of the options do not change the key. Only options with the same
+    name keep their order, because NVRTC uses the last one.
     """
     changing = [each for each in parse_options(front, options) if each[0] not in _WITHOUT_EFFECT_ON_CODE]
     changing.sort(key=_sort_key)
@@ -91,4 +91,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "8574c1e5b8da90de"
+__build__ = "0e65f5fa8f38e3a8"

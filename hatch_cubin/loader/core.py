@@ -152,7 +152,7 @@ class Program:
         return getattr(self._started(), name)
 
     def _started(self) -> "Any":
-        """Return cuda.core's program of the text, which exists from the first call on."""
+        """Return cuda.core's program of the text. The first call of this method creates the program."""
         with self._lock:
             if self._of_cuda_core is None:
                 self._of_cuda_core = cuda.core.Program(*self._arguments)
@@ -174,6 +174,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "8574c1e5b8da90de"
+__build__ = "0e65f5fa8f38e3a8"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -3,8 +3,8 @@
 
     from mypkg._cubins.cupy import RawModule
 
-If the package contains a text with its options, its machine code is loaded. Otherwise CuPy compiles the text,
-after a `CompiledAtRunTimeWarning`.
+If the package contains a text with its options, its machine code is loaded. CuPy compiles a text that the
+package does not contain, after a `CompiledAtRunTimeWarning`.
 """
 
 import cupy
@@ -138,7 +138,7 @@ class _Call(_drop_in.Call):
         return next((reason for reason, holds in reasons.items() if holds), "")
 
     def _load(self, device: int) -> "tuple[Any, Mapping[str, str]] | None":
-        """Return the loaded module and its kernels' symbols, or None after a report."""
+        """Return the loaded module and its kernels' symbols, or None if CuPy has to compile the text."""
         if self.is_shipped and device not in self.modules:
             capability = divmod(int(cupy.cuda.Device(device).compute_capability), 10)
             try:
@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "8574c1e5b8da90de"
+__build__ = "0e65f5fa8f38e3a8"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -207,10 +207,10 @@ def plan_modules(
 ) -> list[Module]:
     """Return the modules of all sources and variants, sorted by name; modules may share a name.
 
-    *others* are the sources of linked modules. A [[source]] table may match these sources too. Raise
-    ConfigError if a [[source]] table matches no source. Also raise ConfigError if a table for a PTX source
-    sets a key that is only for C++ sources. If *is_complete* is false, sources are still missing, and a
-    [[source]] table that matches no source is not an error.
+    *others* are the sources of linked modules. It is not an error if a [[source]] table matches only sources
+    of linked modules. Raise ConfigError if a [[source]] table matches no source. Also raise ConfigError if a
+    table for a PTX source sets a key that is only for C++ sources. If *is_complete* is false, sources are
+    still missing, and a [[source]] table that matches no source is not an error.
     """
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
@@ -502,7 +502,7 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
 
 
 def _keys_that_change_calls(rule: SourceRule) -> list[str]:
-    """Return those keys of a [[source]] table that would change the code of a call of CuPy or cuda.core."""
+    """Return those keys of a [[source]] table that would change the code that CuPy or cuda.core compiles."""
     names = {
         "define" if each.name == "undefined" else each.name
         for each in fields(rule)

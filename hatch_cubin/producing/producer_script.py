@@ -172,8 +172,8 @@ class _ProjectLoader(importlib.abc.Loader):
 class Watch:
     """Records which undeclared files of the project are read, and which folders of the project are listed.
 
-    *folders* are the paths of the project's folders on the disk, each with its path in the project. Folders
-    that are *exempt* belong to Python or to its environment.
+    *folders* are the paths of the project's folders on the disk, each with its path in the project. The
+    folders in *exempt* belong to Python or to its environment, and reads in these folders are not recorded.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Watch:
         return {folder: undeclared_in(folder, path, self._files) for folder, path in self._list.items()}
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Record an event of Python's audit hooks that reads a file or lists a folder of the project."""
+        """Record a read of a project file or a listing of a project folder, from an audit event of Python."""
         if not self.is_on or not arguments or (event not in _READS and event not in _LISTS):
             return
         if isinstance(arguments[0], int) or (event == "open" and _only_writes(arguments)):
@@ -366,7 +366,7 @@ def _frames(error: BaseException) -> list[list[Any]]:
 
 
 def _is_own(file: str) -> bool:
-    """Return whether the file of a stack frame is in the project: only these files have relative names."""
+    """Return whether a file in a stack frame is in the project; the names of project files are relative."""
     return file.endswith(".py") and not os.path.isabs(file)
 
 

@@ -1,8 +1,9 @@
 """Find the `extern "C"` kernels that the text of a source defines, and the types of their parameters.
 
-Macros and conditionals can change the meaning of a source's text. A kernel is therefore reported only if its
-definition contains no macro and is in no conditional, and if no other line mentions the kernel's name. A
-parameter's type is reported only if it consists of C++ keywords.
+Macros and conditionals can change the meaning of a source's text. Because this module does not evaluate them,
+it reports a kernel only if the kernel's definition contains no macro and is not inside a conditional. In
+addition, the kernel's name must not occur anywhere else in the text. A parameter's type is reported only if
+it consists of C++ keywords.
 """
 
 from __future__ import annotations
@@ -121,9 +122,9 @@ def declared_types(
 def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
     """Return the names of the kernels that *text* defines for every arch, if it is compiled with *macros*.
 
-    The result is empty if *text* includes headers or contains conditionals. Kernels in a namespace are left
-    out: in an anonymous namespace, the symbol of a kernel differs from its name, and a macro can hide that a
-    namespace is anonymous.
+    The result is empty if *text* includes headers or contains conditionals. Kernels in namespaces are left
+    out, because any namespace may be anonymous: a macro can hide this. The symbol of a kernel in an anonymous
+    namespace differs from the kernel's name.
     """
     own, theirs = names_of(text), [names_of(f"define {name} {value}") for name, value in macros.items()]
     if not all(each.is_plain for each in (own, *theirs)):

@@ -241,7 +241,7 @@ def cache_folders(project: Project) -> list[str]:
 
 
 def cache_entries(project: Project) -> list[str]:
-    """Return the project-relative folders that the cache uses inside its cache folder."""
+    """Return the paths of the folders `entries` and `tmp` of each cache folder, relative to the project."""
     return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
 
 
@@ -481,7 +481,11 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:
-    """Return globs to suggest for 'sources', for sources outside packages or for other files with kernels."""
+    """Return globs to suggest for the key 'sources', or None if no file looks like a source.
+
+    The globs match sources outside packages. If the project has no sources outside packages, the globs match
+    files in packages that may contain kernels, such as files with a suffix in capitals.
+    """
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
     found = [path for path in paths if path.suffix.lower() in SUFFIXES and not str(path).startswith(packages)]

@@ -162,7 +162,7 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def is_before_directive(match: re.Match[str]) -> bool:
-    """Return whether a token is a comment of several lines with a directive after it on its last line."""
+    """Return whether a token is a comment over several lines, and a directive follows on the last line."""
     is_long = match[0].startswith("/*") and "\n" in match[0]
     return is_long and _LATE_DIRECTIVE.match(match.string, match.end()) is not None
 

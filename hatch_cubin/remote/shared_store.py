@@ -158,7 +158,7 @@ class SharedStore:
         return (item for _key, item in self._calls.run_all(tasks, _THREADS) if item is not None)
 
     def _single_results(self, keys: Sequence[bytes]) -> Iterator[PackedResult]:
-        """Yield results that are not in packs, because a CI job with few units has pushed them.
+        """Yield the results that CI jobs with few units have pushed, singly and not in packs.
 
         This function first requests the results for a sample of the keys, and requests the other results only
         if the store has a result of the sample.

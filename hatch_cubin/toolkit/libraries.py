@@ -134,7 +134,7 @@ class Installation:
         return self._evidence is not None and self._evidence.contents == evidence.contents
 
     def evidence(self) -> Evidence | None:
-        """Return facts that show later builds whether a file has changed; None if one has changed already."""
+        """Return facts by which later builds notice changed files; None if a file changed in this build."""
         if self._evidence is None:
             marks = [_marks(file) for file, status in self._files if status.st_size > _WHOLE]
             self._evidence = Evidence(self.state if self._settled else "", self._contents(marks), marks)
@@ -188,7 +188,7 @@ def installation(wanted: str | None) -> Installation | None:
 
 
 def has_linker(wanted: str | None) -> bool:
-    """Return whether the digest `identity` covers nvJitLink, which only builds with linked modules need."""
+    """Return whether the digest `identity` covers nvJitLink, the linker of builds with linked modules."""
     with contextlib.suppress(LookupError, ValueError):
         return bool(_linker(int(_installed("cuda_bindings")[1][1].partition(".")[0]), wanted))
     return False

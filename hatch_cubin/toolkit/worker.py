@@ -1,6 +1,6 @@
 """The script of a worker process, which receives tasks over a pipe and runs NVRTC, ptxas and nvJitLink.
 
-`compiling/executor.py` starts the script, and imports this module only for the script's path and the message
+`compiling/executor.py` starts this file as a script, and imports the file only for its path and the message
 format. The worker script imports only `cuda.bindings`, so the script starts fast. If a compiler crashes,
 hangs or takes all memory, only the worker process is affected, and the build continues.
 """
@@ -150,7 +150,8 @@ class _Header:
     def make(self, number: int, task: dict[str, Any]) -> None:
         """Precompile the headers of a task (a compile that the build has sent to this process).
 
-        If the headers cannot be precompiled, `path` is None afterwards, or an exception is raised.
+        Afterwards, the attribute `path` is the path of the precompiled header, or None if NVRTC has reported
+        an error in the headers.
         """
         from cuda.bindings import nvrtc
 
@@ -445,8 +446,8 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
     """Link *inputs*; each input consists of a kind, a name and bytes.
 
-    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink and still succeeds. With
-    LTO, nvJitLink writes such an error to its log. This function makes the link fail if nvJitLink prints or
+    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink (or, in a link with LTO,
+    writes the error to its log) and still succeeds. This function makes the link fail if nvJitLink prints or
     logs an error of nvlink.
     """
     with _caught_stderr() as printed:

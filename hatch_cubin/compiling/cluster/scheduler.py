@@ -169,7 +169,7 @@ class LeaseScheduler:
     def _overdue_tasks(self, worker: str) -> list[Task]:
         """Return the unfinished tasks of a lease that takes too long.
 
-        An idle worker will repeat the returned tasks.
+        An idle worker will repeat the tasks that this method returns.
 
         If a worker has several leases, the leases that the worker has not started yet are repeated first.
         """

@@ -76,8 +76,8 @@ class FailedCompile:
     def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
         """Return lines for pyproject.toml that set macros or options, to be put at the end of a hint.
 
-        If a [[source]] table already sets one of the macros or options, the returned lines are a [[source]]
-        table too, because [[source]] tables take precedence over the project's settings.
+        A value in a [[source]] table takes precedence over the project's settings. So if a [[source]] table
+        already sets one of the macros or options, the returned lines are a new [[source]] table.
         """
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options

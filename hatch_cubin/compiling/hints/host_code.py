@@ -204,7 +204,7 @@ def _with_runtime(failed: FailedCompile) -> str:
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
 ) -> Explanation | None:
-    """Report one of the equal errors *like_it* with a hint, if possible an error in the project's code."""
+    """Report one of the equal errors *like_it* with a hint; errors in the project's code take precedence."""
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])

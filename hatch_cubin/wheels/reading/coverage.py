@@ -66,7 +66,7 @@ class GpuCover(TypedDict):
 
 
 class AffectedKernels(TypedDict):
-    """Kernels that cannot run, or have only PTX, on the same GPUs.
+    """A group of kernels that all cannot run on the same GPUs, or that all have only PTX for the same GPUs.
 
     For each arch in *absent_from*, the wheel contains code of the kernels' modules, but this code does not
     contain the kernels.

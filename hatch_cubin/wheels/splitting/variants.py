@@ -1,7 +1,8 @@
 """Decide which variants a wheel has, and which compiled code each variant contains. The module does no I/O.
 
-uv installs a variant for certain GPUs. The variant contains the code that the loader would choose for these
-GPUs from the complete wheel.
+Each variant of a wheel is made for certain GPUs, and uv installs the variant that fits the GPUs of the
+machine. A variant contains the code that the loader would choose from the complete wheel on the variant's
+GPUs.
 """
 
 from __future__ import annotations
