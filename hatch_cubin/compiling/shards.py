@@ -46,8 +46,9 @@ def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, i
 def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
     """Assign *compiles* in order, so that each CI job has about the mean work.
 
-    The free times of all CI jobs form a line, one after another, and the compiles form a second line. Each
-    compile belongs to the CI job whose free time contains the middle of the compile.
+    A line consists of one section for each CI job: the time that the CI job has left. The compiles are laid
+    out on the same line, one after another. Each compile belongs to the CI job in whose section of the line
+    the midpoint of the compile lies.
     """
     total = sum(loads) + sum(
         each.weight for each in compiles

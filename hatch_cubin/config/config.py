@@ -180,9 +180,9 @@ class Config:
     def fronts(self, *, runs_producers: bool) -> set[str]:
         """Return the libraries (such as CuPy) whose calls may load kernels from the wheel.
 
-        If the project records calls, the result contains all libraries. To record a call of a library, the
-        wheel must already have the loader's file for this library. The result also contains all libraries if
-        the project has producers that do not run in this build.
+        If the project records calls, the result contains all libraries that hatch-cubin supports, because a
+        call is recorded only if the wheel already has the loader's file for the called library. The result
+        also contains all supported libraries if the project has producers that do not run in this build.
         """
         is_unknown = bool(self.recorded) or (bool(self.producer) and not runs_producers)
         described = {rule.front for rule in self.source if rule.front}
@@ -191,7 +191,8 @@ class Config:
     def with_table(self, found: Problem) -> Problem:
         """Return a problem whose hint also names the table to which the user has to add the line.
 
-        A problem about a line of this table keeps its hint, because the hint corrects that line.
+        If the problem is about a line of this table, the hint does not change, because the user corrects this
+        line and does not add a line.
         """
         where, prefix, hint = found.where, f"under {self.place}: ", self.place.in_full(found.hint)
         is_in_table = where is not None and where.path == self.place.file and where != self.place.of()

@@ -56,7 +56,7 @@ def installed_late(root: str | Path, setup_requires: Iterable[str] = ()) -> Prob
 
     A front end first installs the requirements in [build-system], and then asks the build backend and its
     plugins for further requirements. `dependencies` of Hatch and *setup_requires* of setuptools are further
-    requirements. If a project has *setup_requires*, setuptools does not ask its plugins.
+    requirements. If a project has *setup_requires*, setuptools does not ask its plugins for requirements.
     """
     pyproject, backend = table_location.read_project(root)
     known = table_location.inside(pyproject, "build-system").get("requires")

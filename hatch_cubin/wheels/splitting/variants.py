@@ -1,7 +1,7 @@
 """Decide which variants a wheel has, and which compiled code each variant contains. The module does no I/O.
 
-uv installs a variant for certain GPUs. The variant contains the code that the loader would choose for these
-GPUs from the complete wheel.
+uv installs each variant for certain GPUs. A variant contains the code that the loader would choose from the
+complete wheel for the GPUs of the variant.
 """
 
 from __future__ import annotations
