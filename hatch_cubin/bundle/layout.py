@@ -317,7 +317,11 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def _foreign(folder: Path) -> list[Path]:
-    """Return the user's files in a bundle's folder, and the user's module with the name of this folder."""
+    """Return the files of the user that a build of a bundle would remove or hide.
+
+    A build removes the user's files in the bundle's folder *folder*. The folder `_cubins` hides a module
+    `_cubins.py` beside it.
+    """
     module = folder.with_suffix(".py")
     try:
         own = {*_SUFFIXES, ".ptx"} if (folder / "manifest.json").exists() else _SUFFIXES
@@ -385,7 +389,7 @@ def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
 
 
 def outside_of(folder: Path) -> Path:
-    """Return the nearest folder around a bundle that is not a package."""
+    """Return the nearest folder that contains the bundle *folder*, but is not a package."""
     around = folder.absolute().parents
     return next((each for each in around if not (each / "__init__.py").exists()), folder)
 

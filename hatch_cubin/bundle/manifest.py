@@ -155,7 +155,7 @@ def keys_line(name: str, archs: Mapping[str, Any]) -> bytes:
 
 
 def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
-    """Return the bytes of `keys.json` as a list: the line of each module, sorted by the module's name."""
+    """Return the bytes of `keys.json` in pieces; the file has a line for each module, sorted by its name."""
     lines = _table(modules[name] for name in sorted(modules)) if modules else [b"\n"]
     rest = [b'"units":{', *lines, b"\n}}\n"]
     return [_check(rest), *rest]

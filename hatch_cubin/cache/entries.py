@@ -283,7 +283,8 @@ class Cache:
     def claim(self, key: bytes) -> bool:
         """Lock a unit for compiling after a cache miss; return False if another build is compiling the unit.
 
-        `claim` locks the folder of the cache entry, so two cache keys may share a lock.
+        `claim` locks the folder of the unit's cache entry. A folder contains many cache entries, so two units
+        may share a lock.
         """
         # Without a usable cache folder, other builds cannot get this build's result, and so must not wait for
         # it.

@@ -264,7 +264,7 @@ class Bake:
     def _prepared(self, task: executor.Task, _job: Job) -> executor.Task:
         """Return a complete task.
 
-        A subclass adds the data of a task that is read only when the task starts.
+        A subclass overrides this method to add data that a build reads only when the task starts.
         """
         return task
 

@@ -98,8 +98,9 @@ class CompilePaths:
         """Copy all headers in *closures*, and set the modification time of all copies to 0.
 
         *folders* are the project's folders with files that include headers. All *folders* must exist in the
-        copy: an include of `../a.h` works only if the folder of the including file exists. Return a mapping
-        from the number of each file descriptor to the copy that the compiler process opens.
+        copy: an include of `../a.h` works only if the folder of the including file exists. The compiler
+        process opens some of the copied folders, each with a fixed file descriptor number. Return a mapping
+        from the file descriptor numbers to the paths of the copied folders.
         """
         if not self.descriptors:
             return {}

@@ -229,8 +229,9 @@ class Links:
         """Yield an error for each kernel that several sources define, unless the linker has reported it.
 
         *linked* contains the symbols of the kernels in the linked code. The linker keeps only one of several
-        kernels with the same symbol. If the kernels are static, the linker keeps all of them. Linking machine
-        code keeps the symbol; linking LTO-IR adds a number, as in `k$2`.
+        kernels with the same symbol. But the linker keeps all static kernels, because a static kernel belongs
+        only to its own source. Static kernels in machine code keep the same symbol. For static kernels in
+        LTO-IR, the linker adds a number to the symbol, as in `k$2`.
         """
         symbols = [_COPY.sub("", symbol) for symbol in linked]
         of_name = Counter(map(kernel_names.demangle, {*symbols}))
@@ -243,7 +244,10 @@ class Links:
                 yield self._duplicate(job, symbol, inputs, _KERNEL_ONCE)
 
     def _disagreements(self, job: Job) -> Iterator[Diagnostic]:
-        """Yield an error if inputs declare a symbol differently, unless several inputs define the symbol."""
+        """Yield an error for each symbol that the inputs of a link declare differently.
+
+        A symbol that several inputs define is left out, because another error reports it as defined twice.
+        """
         twice = {symbol for symbol, _inputs in self._defined_twice(job)}
         for symbol, descriptions in objects.shape_conflicts(self._symbols[job.unit]):
             if symbol not in twice:

@@ -195,8 +195,9 @@ class PlainCompileCheck:
 def order_of(output: bytes, *, is_ptx: bool) -> Order:
     """Return the names of the functions and variables in compiled code, in order.
 
-    For each name, return also whether the compiler omits the function or variable if it is unused. (The
-    compiler omits unused functions and their static variables.) Return () if the code contains only kernels.
+    Each name has a flag: whether the compiler would omit the function or variable if the program did not use
+    it. The compiler omits unused functions, and the static variables in unused functions. Return an empty
+    tuple if the code contains only kernels.
     """
     try:
         if is_ptx:
@@ -212,10 +213,11 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
 def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders of names are the same, apart from numbers in template arguments.
 
-    Two names at the same position may differ in such numbers only if the name in *order* is not at another
-    position of *known*, because a header may use a function with a known name. The numbers in a name may
-    differ only if the compiler keeps the named function or variable even if the program does not use it. If
-    the compiler can omit a function, the function's position depends on whether a header uses the function.
+    A name in *order* may differ from the name at the same position of *known* only if *known* does not
+    contain it at another position: if it does, the function has moved, perhaps because a header uses the
+    function. Two names may differ only if the compiler keeps the function or variable even if the program
+    does not use it. If the compiler can omit a function, the function's position depends on whether a header
+    uses the function.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(

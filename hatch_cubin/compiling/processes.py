@@ -69,7 +69,7 @@ class Watch:
         self._selector.register(end, selectors.EVENT_READ, act)
 
     def wait_for_room(self, end: socket.socket, *, waits: bool) -> None:
-        """Set whether the function for the socket *end* is also called when the socket accepts data."""
+        """Set whether the function for the socket *end* is called also when the socket can send data."""
         if known := self._selector.get_map().get(end.fileno()):
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
             self._selector.modify(end, events, known.data)

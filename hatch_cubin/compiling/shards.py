@@ -21,9 +21,10 @@ def assign_jobs(compiles: Iterable[Compile], count: int) -> dict[str, int]:
     Each CI job gets at most the mean work of all CI jobs plus the longest compile.
 
     Compiles that do not share headers with other compiles are assigned first, the longest compile first, each
-    to the CI job with the least work so far. Compiles that share headers are assigned afterwards, one family
-    after another, until each CI job has the mean work. Most compiles of a family are in the same few CI jobs,
-    so that each CI job can parse the shared headers once for many compiles.
+    to the CI job with the least work so far. Compiles that share headers form a family. After the compiles
+    that do not share headers, the families are assigned one after another, so that each CI job has about the
+    mean work of all CI jobs. Most compiles of a family are in the same few CI jobs, so that each CI job can
+    parse the shared headers once for many compiles.
     """
     families: dict[str, list[Compile]] = {}
     for each in compiles:

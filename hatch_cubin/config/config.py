@@ -83,9 +83,10 @@ class CompileSettings:
 
     `Module` in `planning/unit_plan.py` inherits these fields. To add a key of [[source]] tables that can
     change compiled code, add a field to `SourceRule` and a field to `CompileSettings`, and merge the field's
-    values in `merged_with`. If only [[source]] tables have the new key, add an empty `ClassVar` to `Config`
-    and `ModuleRule`, as for `instantiate`. A row for the new key in `keys/ingredients.py` then adds the key
-    to cache keys, to records, to the lock file and to the messages of `explain`.
+    values in `merged_with`. `merged_with` also reads the field from `Config` and `ModuleRule`. If only
+    [[source]] tables can have the key, give these two classes an empty `ClassVar` with the key's name, as for
+    `instantiate`. Also add a row for the key of [[source]] tables to `keys/ingredients.py`, so that the key
+    is part of cache keys, records, the lock file and the messages of `explain`.
     """
 
     define: Macros = ()

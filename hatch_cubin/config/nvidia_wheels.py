@@ -48,7 +48,7 @@ def without_headers(name: str) -> str | None:
 
 
 def requires_cuda_python(name: str) -> bool:
-    """Return whether a wheel with headers requires any version of cuda-python."""
+    """Return whether a wheel with headers requires cuda-python, but does not say which version."""
     return comparable_name(name) == "nvidia-cutlass"
 
 

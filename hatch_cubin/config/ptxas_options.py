@@ -71,9 +71,10 @@ _REASONS = {
 
 
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
-    """Return a dict that maps each spelling of an option (long and short) to a value for this option.
+    """Return a dict that maps each spelling of an option, long and short, to the option's key in *names*.
 
-    *names* maps each value to a list of options that have this value.
+    A key of *names* is a kind of option, or a reason why hatch-cubin refuses options. The value of a key is a
+    text with the options of this kind, separated by blanks.
     """
     by_spelling: dict[str, str] = {}
     for value, group in names.items():
@@ -125,8 +126,8 @@ def check(option: str) -> str:
 def hint(option: str, *, alone: bool = False) -> str | None:
     """Return a hint for a wrong option of ptxas: the likely correct option, or where to find all options.
 
-    *alone* is true if the user wrote the option as a string and not as an element of an array. If this string
-    contains several options, the hint shows an array.
+    *alone* is true if the user wrote the option as a string and not as an element of an array. If *alone* is
+    true and *option* contains several options, the hint shows the options as an array.
     """
     name = option.partition("=")[0]
     if option in NVCC_PREFIXES:

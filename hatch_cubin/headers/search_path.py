@@ -154,7 +154,7 @@ def is_shared(root: SearchFolder) -> bool:
 
 
 def _install_paths(files: Iterable[str]) -> Iterator[str]:
-    """Yield the paths in site-packages at which headers with these logical names may be installed."""
+    """Yield for each of *files* (logical names of headers) the paths in site-packages where it may be."""
     for logical in files:
         place = logical.partition("/")[2]
         yield from (place, f"nvidia/{place}")

@@ -73,7 +73,10 @@ class UnitInputs(NamedTuple):
 
 
 class DigestPositions(NamedTuple):
-    """The position of an input in the digest of a cache key, for each compiler; None for no position."""
+    """For each compiler: the position of an input in the list of inputs whose digest is the cache key.
+
+    A position is None if the compiler's cache key does not contain the input.
+    """
 
     nvrtc: int | None = _LAST
     ptxas: int | None = _LAST

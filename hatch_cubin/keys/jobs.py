@@ -281,9 +281,8 @@ def expand(
 def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool = False) -> list[str]:
     """Return every file that a build of the kernels can read: sources, headers and linked files.
 
-    The path of a header outside the project begins with `../`. If *by_name* is true, the result does not
-    contain headers that only a computed include (`#include MACRO`) could mean, because no include names these
-    headers.
+    The path of a header outside the project begins with `../`. If *by_name* is true, leave out files that the
+    package may read at run time, and headers that only an `#include MACRO` may include.
     """
     finder = _HeaderFinder(project, None, Recall(None))
     modules = _modules(project, sources, lambda _specs: ())

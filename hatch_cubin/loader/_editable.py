@@ -185,4 +185,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "05a84636987e8343"
+__build__ = "8574c1e5b8da90de"

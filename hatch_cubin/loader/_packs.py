@@ -81,4 +81,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "05a84636987e8343"
+__build__ = "8574c1e5b8da90de"

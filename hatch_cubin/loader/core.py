@@ -3,8 +3,9 @@
 
     from mypkg._cubins.core import Program
 
-If the package contains a text with its options, `compile("cubin")` returns its machine code. Otherwise
-cuda.core compiles the text, after a `CompiledAtRunTimeWarning`.
+If the package contains the machine code of a text with its options, `compile("cubin")` returns this machine
+code. If the package does not contain this machine code, cuda.core compiles the text at run time, after a
+`CompiledAtRunTimeWarning`.
 """
 
 import _thread
@@ -93,7 +94,7 @@ class Program:
         return found
 
     def _find(self, target_type: str, names: "tuple[str | bytes, ...]") -> "cuda.core.ObjectCode | None":
-        """Return the package's code of the text, or None after a report that cuda.core must compile it."""
+        """Return the package's code for the text. If there is no code, report the reason and return None."""
         code, _, options = self._arguments
         flags = (flag.decode() for flag in options.as_bytes("nvrtc"))
         text = code if isinstance(code, str) else code.decode("utf-8", "replace")
@@ -173,6 +174,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "05a84636987e8343"
+__build__ = "8574c1e5b8da90de"
 
 _drop_in.refuse_other_version(__build__, __file__)

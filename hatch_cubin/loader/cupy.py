@@ -157,7 +157,7 @@ class _Call(_drop_in.Call):
         return found, entry, None if is_loaded else _drop_in.read(entry)
 
     def _identity(self, entry: "Entry", device: int) -> "Any":
-        """Return what two calls have in common if CuPy would load one module for both."""
+        """Return a value that is equal for two calls if CuPy would load only one module for both calls."""
         return device, entry.sha256, self.options, self.names, self.arguments.get("enable_cooperative_groups")
 
     def _loaded(self, found: "_Module", entry: "Entry", data: "bytes | None", device: int) -> "Any":
@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "05a84636987e8343"
+__build__ = "8574c1e5b8da90de"
 
 _drop_in.refuse_other_version(__build__, __file__)

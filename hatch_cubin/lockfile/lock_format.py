@@ -2,8 +2,8 @@
 
 The lock file is sorted JSON with one line for each file, module and unit (a module for one arch). The lock
 file contains neither times nor absolute paths. The lock file also contains a digest of its content, so two
-branches that both changed the lock file always have a merge conflict. The merge conflict is intended, because
-a mix of lines from both branches may be wrong.
+branches that both changed the lock file always have a merge conflict. Merge conflicts in the lock file are
+intended, because a mix of lines from two branches may be wrong.
 """
 
 from __future__ import annotations

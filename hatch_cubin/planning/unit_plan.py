@@ -464,9 +464,10 @@ def _module_of_call(
 
 
 def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
-    """Raise ConfigError if the source of a call is PTX, or if a [[source]] table would change the call.
+    """Raise ConfigError if a source with `as` is PTX, or if other [[source]] tables would change its compile.
 
-    A call of CuPy or cuda.core would compile a text at run time, and this build compiles the text instead.
+    A source with `as` is a text that the package gives to CuPy or cuda.core at run time, so the build must
+    compile the text with exactly the settings of this call.
     """
     problems = [
         problem(
@@ -758,8 +759,8 @@ def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
 def unsupported_arch(arch: Arch, toolchain: Toolchain, targets: Sequence[Target] = ()) -> Problem:
     """Return the problem of an arch that the toolkit cannot compile for.
 
-    *targets* are all targets of the module. The hint names another toolkit only if it can compile for all of
-    them.
+    *targets* are all targets of the module. The hint names another toolkit only if this toolkit can compile
+    for all archs of the module.
     """
     known = " ".join(f"{number}" for number in toolchain.supported)
     suffix = (
@@ -780,7 +781,8 @@ def unsupported_arch(arch: Arch, toolchain: Toolchain, targets: Sequence[Target]
 def _arch_without_common_toolkit(arch: Arch, targets: Iterable[Target]) -> Arch | None:
     """Return the first arch that no CUDA release can compile together with *arch*; None if there is none.
 
-    Groups of archs such as "all-major" do not count, because each toolkit puts other archs in their place.
+    Archs from a group such as "all-major" are ignored, because every toolkit replaces the group by archs that
+    the toolkit can compile.
     """
     named = (target.arch for target in targets if target.named)
     return next(

@@ -1,8 +1,8 @@
 """Find the modules of the project that a producer (a Python function) imports, without running any module.
 
-The producer's process finds modules by the same rules, in `producer_script.py`. This code does not find a
-module that is imported under a computed name, but the producer's process reports the file of such a module as
-an undeclared input.
+The script `producer_script.py`, which runs in the producer's process, finds modules by the same rules as this
+file. The code in this file does not find a module that is imported under a computed name, but the producer's
+process reports the file of such a module as an undeclared input.
 """
 
 from __future__ import annotations

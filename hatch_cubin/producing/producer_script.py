@@ -253,7 +253,7 @@ class WatchedEnviron(type(os.environ)):  # type: ignore[misc]
         return False
 
     def _record(self, key: Any) -> None:
-        """Record the name of a variable if the project's own code asks for the variable, not a library."""
+        """Record the name of a missing variable if the project's own code, and not a library, asks for it."""
         frame: Any = sys._getframe(2)  # noqa: SLF001
         if frame.f_code.co_name == "getenv":
             frame = frame.f_back
@@ -269,7 +269,8 @@ def _only_writes(arguments: tuple[Any, ...]) -> bool:
 def plain(value: Any) -> Any:
     """Return a value that JSON can represent; for a value of another type, a mapping with the type's name.
 
-    The mapping for bytes also has a text with a character for each byte.
+    For a value of type bytes, the mapping also contains the bytes, as a text with one character for each
+    byte.
     """
     if value is None or isinstance(value, (str, bool, float)):
         return value

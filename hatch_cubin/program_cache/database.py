@@ -137,7 +137,7 @@ class Database:
         self.close()
 
     def after_fork(self) -> None:
-        """Let the threads that wait since before_fork() continue."""
+        """Release the lock, so that threads that before_fork() stopped can continue."""
         self._lock.release()
 
     # The connection

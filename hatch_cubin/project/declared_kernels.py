@@ -70,7 +70,10 @@ class TextNames(NamedTuple):
 
 @functools.lru_cache(maxsize=256)  # cached, because sources share headers, so the same text is analysed often
 def names_of(text: str) -> TextNames:
-    """Return the words and macros of a source or header, or of a text `define X …` for a configured macro."""
+    """Return the words and macros of a text: a source, a header, or the definition of a macro.
+
+    For a macro in pyproject.toml, the caller writes the definition: the text `define NAME VALUE`.
+    """
     joined = _joined(text)
     code = TOKEN.sub(lambda match: " " if match[0][0] == "/" else match[0], joined)
     # search the text with comments and the text without, because a comment may continue on the next line
@@ -224,7 +227,9 @@ def _nesting(code: str) -> list[tuple[int, str]] | None:
 def _kernels(
     code: str, *, blocks: bool, scopes: frozenset[str] = frozenset((_C, _NAMESPACE))
 ) -> Iterator[re.Match[str]]:
-    """Yield the definitions of `extern "C"` kernels that are only inside brackets of the kinds *scopes*.
+    """Yield the definitions of `extern "C"` kernels that are enclosed only by kinds of blocks in *scopes*.
+
+    By default, *scopes* are namespaces and blocks `extern "C" { … }`.
 
     If *blocks* is true, kernels in a block `extern "C" { … }` are found too.
     """

@@ -19,5 +19,5 @@ def included_names(text: str) -> list[str]:
 
 
 def has_quoted_include(text: str) -> bool:
-    """Return whether the text includes a file that could be in its own folder."""
+    """Return whether the text has an `#include "…"`, which can include a file from the folder of the text."""
     return any(match[1] == '"' for match in INCLUDE.finditer(text))

@@ -28,8 +28,8 @@ def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
     """Yield the paths where a library of CUDA version *major* may be, beginning with the preferred path.
 
     *wanted* is the value of the setting `toolkit` in the project's configuration. If the setting `toolkit` is
-    "system", only CUDA_HOME is searched. For all other values of the setting `toolkit`, only wheels are
-    searched.
+    "system", only CUDA_HOME is searched. If the setting `toolkit` has another value than "system", only
+    wheels are searched.
     """
     lower = name.lower()
     if sys.platform == "win32":
@@ -104,10 +104,12 @@ class Installation:
     """The installed files of hatch-cubin, cuda.core and the toolkit, and their state when the build began.
 
     Two installations with the same installed files have the same *name*. Two installations are the same if
-    the states of all files are equal. If the states differ, two installations are the same only if the
-    contents of all files are equal. The states of unchanged files can differ: uv makes hard links to the
-    files of its cache in each environment, and each new link changes a time in the state. The comparison of a
-    large library covers only chunks at regular distances, and the chunks that contain the compiler's version.
+    the states (size, times and so on) of all files are equal. If the state of a file differs, two
+    installations are the same only if the contents of all files are equal. The states of unchanged files can
+    differ: uv makes hard links to the files of its cache in each environment, and each new link changes a
+    time in the state. The
+    comparison of a large library covers only chunks at regular distances, and the chunks that contain the
+    compiler's version.
     """
 
     def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:

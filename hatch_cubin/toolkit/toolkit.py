@@ -61,7 +61,7 @@ class Keys(NamedTuple):
         return cls(bytes.fromhex(key), None if program_key is None else bytes.fromhex(program_key))
 
     def hex(self) -> tuple[str, str | None]:
-        """Return both cache keys of a unit as hexadecimal texts."""
+        """Return `key` (the unit's cache key) and `program_key` as hexadecimal texts."""
         return self.key.hex(), None if self.program_key is None else self.program_key.hex()
 
 

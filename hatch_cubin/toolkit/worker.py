@@ -431,8 +431,8 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 
     The name "" stands for all inputs together, linked into one PTX.
 
-    The declarations are read from the PTX that is made from the LTO-IR, in which undefined symbols are
-    declared `.extern`.
+    Declarations in LTO-IR cannot be read, so the linker makes PTX from the LTO-IR. In this PTX, each
+    undefined symbol has a declaration with `.extern`.
     """
     inputs = [each for each in task["inputs"] if each[0] == "lto"]
     found = {}
@@ -539,7 +539,8 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 def _open_folders(folders: dict[int, str]) -> None:
     """Open each folder in *folders*, with the folder's number as its file descriptor.
 
-    If a number is above the limit of open files, the function notes two other names for the folder.
+    If a folder's number is above the limit of open files, the function adds two other paths of the folder to
+    `_unnamed`, for `_compile_unnamed`.
     """
     most = _allow_descriptors(max(folders) + 1)
     for number, folder in folders.items():

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _with_package(project: Project, into: str) -> Project:
-    """Return the project, changed to build for the package in the folder *into*."""
+    """Return the project, configured to put the kernels into the package in the folder *into*."""
     from pathlib import Path
 
     from ...frontends import open_project as frontend

@@ -408,7 +408,7 @@ class _TaskTimes:
     def of(self, task: Task) -> float:
         """Return how many seconds a task probably takes.
 
-        Before the first result, the estimate is high.
+        Until the first task is done, return a high number, so that each worker gets only one task at first.
         """
         if not self.done:
             return _LONGEST_S

@@ -51,6 +51,9 @@ _MESSAGES = {
     r"operand types are: (?:\w+[1-4] \S+|\w+ \S+ \w*[a-z][1-4]$)": (
         "vector types such as float4 have no operators: calculate with their members, or define the operators"
     ),
+    r'namespace "std" has no member "(?:printf|malloc|free|clock)"': (
+        "write this function of CUDA without std::, as in printf"
+    ),
     r"\n.*\*\s*(?:const\s+)?restrict\b": "C++ does not have the keyword restrict: write __restrict__",
     r"\n.*\b__kernel__\b": "CUDA C++ marks a kernel with __global__, not with __kernel__",
     r"attributes are not permitted in a function definition.*\n.*\)\s*__\w+__\b": (

@@ -203,7 +203,7 @@ def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     """Return a hint for kernels that cannot run on *gpus*.
 
     *absent_from* are the archs for which the source was compiled, but without these kernels. If a GPU loads
-    the code for such an arch, adding another arch to the project would not help.
+    the code for an arch in *absent_from*, adding another arch to the project would not help.
     """
     shipped = [(arch, 0) for arch in absent_from]
     chosen = {gpu: loader.select(_number(gpu), None, shipped) for gpu in gpus}

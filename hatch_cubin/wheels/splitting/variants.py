@@ -149,7 +149,8 @@ def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
 def _choices(module: ManifestModule) -> set[ShippedArchs]:
     """Return the sets of archs from which the loader chooses.
 
-    One set contains all archs of the module. For each kernel, a further set contains the archs of the kernel.
+    The result contains one set with all archs of the module, and one set for each kernel, with the archs
+    whose code contains the kernel.
     """
     entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}

@@ -117,6 +117,12 @@ def test_the_option_that_is_named_lets_the_source_compile(
         ('expected a ";"', ("  x[0] y;", "       ^"), "", None),
         ('expected a ";"', ("  {", "  ^"), "", None),
         (
+            'namespace "std" has no member "printf"',
+            ("std::printf(x);", "^"),
+            "",
+            "write this function of CUDA without std::, as in printf",
+        ),
+        (
             'expected a ")"',
             ("void k(const float * restrict y) {", "^"),
             "",
