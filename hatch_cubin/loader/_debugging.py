@@ -312,8 +312,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "b4312c99cff0b3443a9b5b0471c2d77b5b6c05c70d12f7f408b37207850c2ace",
-    "_split": "e9ca7d6b650fe65e8153b5494af016752b0503f92dd3b1d9a2cf060e227043b6",
+    "_packs": "11c8915c5075b8655aee3033d1b2bc1e6259cef7ac8e5be7280d5359d57f4c21",
+    "_split": "b698bf2d4c3805bbf1f3abdae8a12597562095b3366d0f4fda744bdade89e52e",
 }
 
 
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "8574c1e5b8da90de"
+__build__ = "775d4e9585596ddc"

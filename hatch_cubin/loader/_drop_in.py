@@ -68,7 +68,7 @@ class Call:
 
     @property
     def key(self) -> "str | None":
-        """The key of the text and the options, or None if no key has one of the options."""
+        """The key of the text and the options, or None if one of the options cannot be part of a key."""
         if not self._keys:
             try:
                 self._keys.append(_part("_text_key").text_key(self.front, self.options, self.text))
@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "8574c1e5b8da90de"
+__build__ = "775d4e9585596ddc"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "8574c1e5b8da90de"
+__build__ = "775d4e9585596ddc"

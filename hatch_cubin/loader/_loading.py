@@ -623,4 +623,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "8574c1e5b8da90de"
+__build__ = "775d4e9585596ddc"

@@ -1,4 +1,4 @@
-"""The key of a text that a library such as CuPy or cuda.core compiles at run time (hatch-cubin).
+"""hatch-cubin's key of a text that a library such as CuPy or cuda.core compiles at run time.
 
 Builds and wheels compute the key with this same file. The file imports only the standard library.
 """
@@ -91,4 +91,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "8574c1e5b8da90de"
+__build__ = "775d4e9585596ddc"

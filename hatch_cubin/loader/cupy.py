@@ -3,8 +3,8 @@
 
     from mypkg._cubins.cupy import RawModule
 
-If the package contains a text with its options, its machine code is loaded. Otherwise CuPy compiles the text,
-after a `CompiledAtRunTimeWarning`.
+The classes load machine code from the package if the package was built with the same text and the same
+options. Otherwise CuPy compiles the text, after a `CompiledAtRunTimeWarning`.
 """
 
 import cupy
@@ -172,7 +172,7 @@ class _Call(_drop_in.Call):
 
 
 class RawModule(cupy.RawModule):  # type: ignore[misc]
-    """CuPy's `RawModule`, which loads the package's machine code if the package contains the text."""
+    """CuPy's `RawModule`, which loads the package's machine code for the module's text if there is any."""
 
     def __init__(self, **arguments: "Any") -> None:
         super().__init__(**arguments)
@@ -207,7 +207,7 @@ class RawModule(cupy.RawModule):  # type: ignore[misc]
 
 
 class RawKernel(cupy.RawKernel):  # type: ignore[misc]
-    """CuPy's `RawKernel`, which loads the package's machine code if the package contains the text."""
+    """CuPy's `RawKernel`, which loads the package's machine code for the kernel's text if there is any."""
 
     def __init__(
         self, code: str, name: str, options: "tuple[str, ...]" = (), backend: str = "nvrtc", **others: "Any"
@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "8574c1e5b8da90de"
+__build__ = "775d4e9585596ddc"
 
 _drop_in.refuse_other_version(__build__, __file__)

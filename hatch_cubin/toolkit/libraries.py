@@ -107,9 +107,8 @@ class Installation:
     the states (size, times and so on) of all files are equal. If the state of a file differs, two
     installations are the same only if the contents of all files are equal. The states of unchanged files can
     differ: uv makes hard links to the files of its cache in each environment, and each new link changes a
-    time in the state. The
-    comparison of a large library covers only chunks at regular distances, and the chunks that contain the
-    compiler's version.
+    time in the state. The comparison of a large library covers only chunks at regular distances, and the
+    chunks that contain the compiler's version.
     """
 
     def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:
