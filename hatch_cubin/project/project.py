@@ -51,7 +51,7 @@ _NO_FOLDER = (
     "a path in 'include-dirs' begins at the project's folder; "
     "'header-packages' is for headers in wheels such as nvidia-cutlass"
 )
-_LIKE_SOURCES = frozenset({".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx", ".cl", ".inl"})
+_LIKE_SOURCES = frozenset({".cuda", ".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx", ".cl", ".inl"})
 
 
 def _silent(_message: str) -> None:
@@ -493,7 +493,9 @@ def _sources_elsewhere(project: Project) -> list[str] | None:
     if in_capitals := [str(path) for path in paths if path.suffix.lower() in SUFFIXES]:
         return in_capitals
     like_sources = [
-        str(path) for path in paths if path.suffix in _LIKE_SOURCES and str(path).startswith(packages)
+        str(path)
+        for path in paths
+        if str(path).startswith(packages) and (path.suffix in _LIKE_SOURCES or path.name.endswith(".cu.txt"))
     ]
     return [path for path in like_sources if _may_have_kernel(project, path)] or None
 
