@@ -1,7 +1,8 @@
 """A pytest plugin that finds texts that CuPy or cuda.core compiles at run time, during tests.
 
-`--record-cubins FOLDER` writes these texts into a folder, which the key `recorded` in pyproject.toml can
-name. `--forbid-run-time-compiles` makes the test session fail if any text was compiled at run time.
+`--record-cubins FOLDER` writes the texts that were compiled at run time into a folder, which the key
+`recorded` in pyproject.toml can name. `--forbid-run-time-compiles` makes the test session fail if any text
+was compiled at run time.
 
 The plugin sets HATCH_CUBIN_RECORD, so that the classes of `_cubins.cupy` and `_cubins.core` write each call
 into a temporary folder. The plugin finds a run-time compile even if a test filters the warning about it or

@@ -343,8 +343,8 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
     A file that is already correct keeps its time stamp.
 
     Builds that write to the same folder at the same time wait for each other. All files are first written
-    under temporary names, and then moved to their final paths, the manifest last. A loader that finds a new
-    file but the old manifest can read the new manifest a moment later.
+    under temporary names, and then moved to their final paths, the manifest last. If a loader has read the
+    old manifest and then finds a new file, the loader can read the new manifest a moment later.
 
     *outside* is the folder for temporary files. By default, temporary files are in the nearest folder that is
     not a package, because build backends put only the files of packages into a wheel.

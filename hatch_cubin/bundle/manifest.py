@@ -219,7 +219,7 @@ class ManifestParts(NamedTuple):
 
 
 def split_manifest(data: bytes) -> ManifestParts:
-    """Parse a valid manifest, so that a changed manifest can be written.
+    """Return the parts of a valid manifest, which can be changed and written again.
 
     The caller gives its changes to the method `write` of the result, which returns the bytes of the changed
     manifest.

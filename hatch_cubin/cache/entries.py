@@ -69,7 +69,7 @@ class Compiled:
 
     @property
     def content(self) -> Content:
-        """The bytes of the compiled result in a list, or the path of a file with these bytes."""
+        """The compiled result: its bytes as a list of chunks, or the path of a file with these bytes."""
         return [self.data]
 
     @cached_property
@@ -137,9 +137,10 @@ class _LinkedResult(Compiled):
 class Cache:
     """The cache folder, as one build uses it.
 
-    With a *link_folder*, `get` makes a hard link in this folder to each cached result. Because of the hard
-    link, no bytes are copied or kept in memory, and no other build can remove the file. *signing* signs the
-    cache records that this build stores, and decides which records in the cache are trusted.
+    With a *link_folder*, `get` makes a hard link in this folder to each cached result. Because the result has
+    a hard link in *link_folder*, its bytes are not copied or kept in memory, and no other build can remove
+    the file. *signing* signs the cache records that this build stores, and decides which records in the cache
+    are trusted.
     """
 
     def __init__(

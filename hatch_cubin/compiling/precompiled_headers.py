@@ -64,8 +64,8 @@ def may_use_macros(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -
 
     *texts* contains, for each header, the bytes, and whether the header is part of the project. A header may
     use a macro if the header contains the macro's name, or if the header can build the name with the operator
-    `##`. In a header of the project, `##` can build any name. In a header outside the project, `##` can build
-    only names that consist of two words from such headers.
+    `##`. In a header of the project, `##` can build any name. If only headers outside the project contain
+    `##`, the function assumes that a name that `##` builds consists of two words from the headers.
     """
     words: set[bytes] = set()
     pasted = False
@@ -113,8 +113,9 @@ def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Se
 
     *left* maps each precompiled header to the tasks that remain for this header. *held* is the header that
     the worker process has already precompiled, and *others* are the headers that the other worker processes
-    have precompiled. The function prefers the header *held*, then a header that is not in *others*, then
-    tasks without a header, and at last the header with the most tasks.
+    have precompiled. The result is *held* if tasks for *held* remain, and otherwise a header that is not in
+    *others*. If all headers in *left* are also in *others*, the result is None as long as tasks without a
+    header remain, and then the header with the most tasks.
     """
     if held is not None and held in left:
         return held

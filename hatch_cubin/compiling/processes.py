@@ -291,7 +291,7 @@ def _copy_bytes(
 ) -> None:
     """Copy bytes from *read* to *write* until one of the two streams is closed.
 
-    If *into* is given, close this socket for writing at the end.
+    If *into* is given, shut down the writing side of this socket at the end.
     """
     with contextlib.suppress(OSError):
         while piece := read(_PIECE):

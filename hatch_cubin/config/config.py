@@ -192,7 +192,8 @@ class Config:
     def with_table(self, found: Problem) -> Problem:
         """Return a problem whose hint also names the table to which the user has to add the line.
 
-        A problem about a line of this table keeps its hint, because the hint corrects that line.
+        If the problem is about a line of this table, the hint does not change, because the user corrects this
+        line and does not add a line.
         """
         where, prefix, hint = found.where, f"under {self.place}: ", self.place.in_full(found.hint)
         is_in_table = where is not None and where.path == self.place.file and where != self.place.of()

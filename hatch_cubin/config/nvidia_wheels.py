@@ -76,5 +76,5 @@ def device_runtime(major: int) -> str:
 
 
 def may_be_device_runtime(entry: str) -> bool:
-    """Return whether an entry of `link` looks like a flag or path of nvcc for the device runtime."""
+    """Return whether an entry of `link` probably means CUDA's device runtime, such as `-lcudadevrt`."""
     return _DEVICE_RUNTIME.search(comparable_name(entry)) is not None

@@ -3,10 +3,10 @@
 The allowed options can change the compiled code and the warnings, but cannot create files. Only known options
 are allowed, because ptxas has more options than its help shows, and some of these options create files.
 
-Measured with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5: each string of the array `ptxas-options`
-is one option. No release accepts an abbreviated name of an option, or several options in one string. If the
-value of an option is missing, ptxas takes the next string of the array as the value. ptxas reads a string
-without a hyphen as the name of a file.
+Measurements with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5 show that each string of the array
+`ptxas-options` is read as one option. No release accepts an abbreviated name of an option, or several options
+in one string. If the value of an option is missing, ptxas takes the next string of the array as the value.
+ptxas reads a string without a hyphen as the name of a file.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def macro(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
 
 
 def _separate_macros(name: str, value: object) -> Iterator[tuple[str, object]]:
-    """Yield the macro *name*, and each macro that an option -D in its value defines, with their values."""
+    """Yield the name and value of the macro *name*, and of each macro that an option -D in *value* sets."""
     if not isinstance(value, str):
         yield name, value
         return
@@ -399,7 +399,7 @@ def _typed(text: str | None) -> Any:
 
 
 def _variants(value: object) -> dict[str, list[Any]] | None:
-    """Return the values of each macro in `variants`, although `variants` was written in a wrong form."""
+    """Guess each macro's values from a `variants` in a wrong form; return None if this is impossible."""
     tables = value if isinstance(value, list) else [value]
     found: dict[str, list[Any]] = {}
     for table in tables:

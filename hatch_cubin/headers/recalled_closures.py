@@ -278,7 +278,7 @@ def _files_digest(files: Mapping[str, str]) -> str:
 
 
 def _contents_by_path(folder: OutsideFolder) -> dict[str, str]:
-    """Return the digest of the file at each path in a folder that the build looked up.
+    """Return the digests of files in *folder*, by path, for all paths that the build looked up.
 
     The digest is replaced by a marker if the file was not read, and is empty if the file is missing.
     """

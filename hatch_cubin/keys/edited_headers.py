@@ -56,7 +56,10 @@ class EditedHeaders:
 
 
 def _state(file: Path) -> _State | None:
-    """Return facts about a file that each write changes, even if a tool resets the modification time."""
+    """Return the inode number, size and times of a file; None if the file cannot be found.
+
+    Each write changes at least one of these values, even if a tool resets the modification time.
+    """
     try:
         status = os.stat(file)
     except OSError:

@@ -84,7 +84,10 @@ class DigestPositions(NamedTuple):
 
     @property
     def tileiras(self) -> int | None:
-        """The position for Tile IR is that for PTX, because Tile IR and PTX are both assembled."""
+        """The position of the input in the digest of keys for tileiras.
+
+        The position is the same as for ptxas, because both tools are assemblers.
+        """
         return self.ptxas
 
 
@@ -480,7 +483,7 @@ INGREDIENTS: Sequence[Ingredient] = (
 
 
 def _in_order(tool: str) -> list[Ingredient]:
-    """Return the inputs that the digest of a tool's cache keys covers, in the order of the digest."""
+    """Return the inputs in the cache keys for a tool, in the order in which the inputs enter the digest."""
     positioned = [(position, each) for each in INGREDIENTS if (position := getattr(each.positions, tool))]
     return [each for _position, each in sorted(positioned, key=operator.itemgetter(0))]
 

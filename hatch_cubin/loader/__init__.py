@@ -15,7 +15,7 @@
 
 Nothing is compiled here. The driver translates shipped PTX, but only if no cubin fits.
 
-This file finds kernels and verifies their bytes. It imports the files beside it when it needs them.
+This file finds kernels and verifies their bytes. The loader's other files are imported when needed.
 """
 
 # Importing the package imports this file, so slow modules such as json are imported later.
@@ -268,7 +268,7 @@ def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") 
     """Return the arch to load on capability *cc* (9.0 is 90) and the rule that chose it; None if none fits.
 
     *shipped* has (arch, min_driver) pairs. *driver* is a number of `cuDriverGetVersion`, or None for any
-    driver. The published table of rules describes this function.
+    driver. hatch-cubin's documentation has a table of the rules.
     """
     fitting = []
     for arch, min_driver in shipped:

@@ -68,7 +68,7 @@ class Call:
 
     @property
     def key(self) -> "str | None":
-        """The key of the text and the options, or None if no key has one of the options."""
+        """The key of the text and the options, or None if one of the options cannot be part of a key."""
         if not self._keys:
             try:
                 self._keys.append(_part("_text_key").text_key(self.front, self.options, self.text))

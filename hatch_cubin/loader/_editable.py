@@ -164,7 +164,10 @@ def retry(call: "Callable[[], Any]", error: CubinError) -> "Any":
 
 
 def _may_be_rebuild(error: CubinError) -> bool:
-    """Return whether a running build can cause this error. On Windows, a build makes files unreadable."""
+    """Return whether a running build can cause this error.
+
+    On Windows, a file cannot be read while a build replaces the file.
+    """
     if isinstance(error, CubinDamagedError):
         return True
     return sys.platform == "win32" and isinstance(error.__cause__, PermissionError)

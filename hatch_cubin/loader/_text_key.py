@@ -1,4 +1,4 @@
-"""The key of a text that a library such as CuPy or cuda.core compiles at run time (hatch-cubin).
+"""hatch-cubin's key of a text that a library such as CuPy or cuda.core compiles at run time.
 
 Builds and wheels compute the key with this same file. The file imports only the standard library.
 """

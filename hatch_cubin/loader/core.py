@@ -43,7 +43,10 @@ class _Call(_drop_in.Call):
     warning = CompiledAtRunTimeWarning
 
     def code_for(self, arch: str) -> "tuple[Entry, bytes]":
-        """Return the entry for an arch, and its bytes. CubinNotFoundError if there is none."""
+        """Return the entry for an arch, and its bytes.
+
+        Raise CubinNotFoundError if the package has no such entry.
+        """
         parts = _ARCH.fullmatch(arch)
         if parts is None:
             raise CubinNotFoundError(f"its arch {arch!r} is not the arch of a GPU")
@@ -54,10 +57,11 @@ class _Call(_drop_in.Call):
 
 
 class Program:
-    """cuda.core's `Program`, which returns the package's machine code if the package contains the text.
+    """cuda.core's `Program`, which returns the package's machine code for the program's text if there is any.
 
-    cuda.core gets the text only if it must compile the text. So NVRTC may be missing until then. The class is
-    not a subclass of cuda.core's: with cuda-core 1.2, objects of subclasses can crash the garbage collector.
+    The class passes the text to cuda.core only if cuda.core must compile the text, so NVRTC is not needed for
+    texts that the package contains. The class is not a subclass of cuda.core's: with cuda-core 1.2, objects
+    of subclasses can crash the garbage collector.
     """
 
     def __init__(

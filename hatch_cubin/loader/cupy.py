@@ -172,7 +172,7 @@ class _Call(_drop_in.Call):
 
 
 class RawModule(cupy.RawModule):  # type: ignore[misc]
-    """CuPy's `RawModule`, which loads the package's machine code if the package contains the text."""
+    """CuPy's `RawModule`, which loads the package's machine code for the module's text if there is any."""
 
     def __init__(self, **arguments: "Any") -> None:
         super().__init__(**arguments)
@@ -207,7 +207,7 @@ class RawModule(cupy.RawModule):  # type: ignore[misc]
 
 
 class RawKernel(cupy.RawKernel):  # type: ignore[misc]
-    """CuPy's `RawKernel`, which loads the package's machine code if the package contains the text."""
+    """CuPy's `RawKernel`, which loads the package's machine code for the kernel's text if there is any."""
 
     def __init__(
         self, code: str, name: str, options: "tuple[str, ...]" = (), backend: str = "nvrtc", **others: "Any"

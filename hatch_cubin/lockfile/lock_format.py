@@ -169,7 +169,11 @@ def _record(needed: Mapping[str, _Check], possible: Mapping[str, _Check] | None 
 
 
 def _is_option(value: object) -> bool:
-    """Return whether a value has the type of a compiler option; a build only compares these options."""
+    """Return whether a value has the type of a compiler option.
+
+    Nothing else about the value is checked, because a build only compares the options in the lock file with
+    the options of the project.
+    """
     return all(type(each) in {bool, int, str} for each in (value if isinstance(value, list) else [value]))
 
 

@@ -64,8 +64,8 @@ class LinkRecipe(NamedTuple):
 class Module(CompileSettings):
     """A module, which programs load: a source with its settings, a variant of a source, or linked sources.
 
-    If a module is linked from several sources, each of these sources becomes an object. An object is compiled
-    and cached separately, and cannot be loaded.
+    If a module is linked from several sources, each of these sources becomes an object file, which is also a
+    `Module`. An object file is compiled and cached separately, and programs cannot load an object file.
     """
 
     base: str
@@ -123,7 +123,7 @@ class Module(CompileSettings):
     def file_stem(self) -> str:
         """The module's name in file names, such as `red.BLOCK-64.SCALAR-float`.
 
-        Parts with unusual characters become a hash.
+        A part of the name, such as `BLOCK-64`, is replaced by a hash if the part contains unusual characters.
         """
         return file_stem(self.base, self.variant)
 

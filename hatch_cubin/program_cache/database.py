@@ -233,7 +233,10 @@ class Database:
             self._connection = None
 
     def _commit(self, connection: sqlite3.Connection, change: Callable[[], bool]) -> bool:
-        """Save which keys were read and run *change* in one transaction; return whether it removed rows."""
+        """Save which keys were read, and run *change*, in one transaction.
+
+        Return whether *change* removed rows.
+        """
         with statements.transaction(connection):
             statements.count_uses(connection, self._unsaved_uses)
             gone = change()

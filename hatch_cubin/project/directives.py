@@ -1,6 +1,7 @@
 """Patterns of preprocessor directives, for warnings and hints. Pure.
 
-The search for headers does not use these patterns, because it must not miss an include: see scan.py.
+The regular expressions in this file may miss an include, so scan.py, which searches for headers, does not use
+them.
 """
 
 from __future__ import annotations

@@ -260,7 +260,7 @@ class SharedStore:
     def _push_new_packs(self, index: PackIndex, keys: Iterable[bytes]) -> list[Pack]:
         """Push new packs with the results of *keys*, and with the results of packs that are rewritten.
 
-        The returned packs do not contain their bytes.
+        In the returned packs, the field `data` is empty, which saves memory.
         """
         cut = packs.make_packs(self._results_to_push(index, keys))
         tasks = ((pack._replace(data=b""), partial(self._put_pack, pack)) for pack in cut)

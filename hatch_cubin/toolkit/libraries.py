@@ -107,8 +107,8 @@ class Installation:
     the states (size, times and so on) of all files are equal. If the state of a file differs, two
     installations are the same only if the contents of all files are equal. The states of unchanged files can
     differ: uv makes hard links to the files of its cache in each environment, and each new link changes a
-    time in the state. For a large library, the comparison covers only samples, and the parts of the file with
-    the compiler's version.
+    time in the state. The comparison of a large library covers only chunks at regular distances, and the
+    chunks that contain the compiler's version.
     """
 
     def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:
@@ -230,7 +230,8 @@ def _installed(name: str) -> tuple[str, tuple[str, str]]:
 def _own_files() -> list[str]:
     """Return the paths of hatch-cubin's Python files.
 
-    An installation includes these files, because another version of hatch-cubin may record other facts.
+    An `Installation` includes hatch-cubin's own files, because another version of hatch-cubin may have
+    recorded different facts about the same toolkit.
     """
     package = os.path.dirname(os.path.dirname(__file__))
     rooms = sorted(os.walk(package))

@@ -270,10 +270,10 @@ class Toolkit:
     def _load(self, name: str) -> str:
         """Load a library and return its path.
 
-        This function loads the library of the build's environment first, because cuda-pathfinder uses a
-        library that is already loaded, and otherwise searches the interpreter's own site-packages. Under
-        pip's build isolation, the interpreter's own site-packages belong to the *outer* environment, which
-        may contain another NVRTC or no NVRTC.
+        This function loads the library of the build's environment first, and cuda-pathfinder then uses this
+        loaded library. If no library is loaded, cuda-pathfinder searches the interpreter's own site-packages.
+        Under pip's build isolation, the interpreter's own site-packages belong to the *outer* environment,
+        which may contain another NVRTC or no NVRTC.
         """
         from ctypes import CDLL
 

@@ -400,11 +400,12 @@ def _link(task: dict[str, Any]) -> Outcome:
 
 
 def _defined_by_lto(task: dict[str, Any]) -> list[str]:
-    """Return the symbols that LTO-IR and another input both define. nvJitLink does not report them itself.
+    """Return the symbols that LTO-IR and another input both define. nvJitLink does not report such symbols.
 
     The symbols of LTO-IR cannot be read directly. The PTX made from LTO-IR shows variables and kernels, but
-    not functions. To find the functions, the LTO-IR is linked with a probe, which is code that calls these
-    functions: a function that the LTO-IR does not define is declared `.extern` in the resulting PTX.
+    not functions. To find functions that the LTO-IR defines, the LTO-IR is linked with a probe, which is code
+    that calls every function of the other inputs. In the resulting PTX, a function that the LTO-IR does not
+    define is declared `.extern`.
     """
     arch = [option for option in task["options"] if option.startswith(b"-arch=")]
     probe = {**task, "kind": "lto", "options": [*arch, b"-dlto"], "instantiate": [], "ptx": False}

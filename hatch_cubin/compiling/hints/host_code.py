@@ -143,7 +143,7 @@ def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
 
 
 def _is_marked(error: Diagnostic) -> bool:
-    """Return whether a function has `__global__` or `__device__`, which the compiler did not recognise."""
+    """Return whether the code line of an error has `__global__` or `__device__` before the error's column."""
     code, mark = (*error.context[:2], "", "")[:2]
     return error.is_own and re.search(r"\b__(?:global|device)__(?!\w)", code[: mark.find("^")]) is not None
 

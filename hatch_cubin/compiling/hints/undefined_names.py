@@ -244,8 +244,8 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report undefined names that are probably macros, or that are types without their namespace.
 
-    A name is probably a macro if it is in capital letters, or if it is a key in the name of a produced
-    source.
+    An undefined name is probably a macro if it is in capital letters, or if the name of a produced source
+    contains a value for it, as for BLOCK in `sum[BLOCK=64]`.
     """
     values = dict(failed.module.source.variant)
     macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}
