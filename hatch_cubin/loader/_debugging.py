@@ -312,8 +312,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "eea560b015f1b73f4a15a50a7dc05e748e2379aed03170f6d20ffa19fc0df04f",
-    "_split": "f5efa2902901204a70dd966301b5125b30e05838df58c937245d606d239f7a02",
+    "_packs": "28a7ec799d554df29886899c81428256004d3c046fe130f7a859fa961beba0e3",
+    "_split": "03b39ad18767f58fb8d10d809160d6184d47dda98449670f7472c48d4d68a0a2",
 }
 
 
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "0e65f5fa8f38e3a8"
+__build__ = "32f3044f48213a6c"

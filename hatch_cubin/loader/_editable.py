@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "0e65f5fa8f38e3a8"
+__build__ = "32f3044f48213a6c"

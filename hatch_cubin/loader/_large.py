@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "0e65f5fa8f38e3a8"
+__build__ = "32f3044f48213a6c"

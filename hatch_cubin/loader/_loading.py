@@ -624,4 +624,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "0e65f5fa8f38e3a8"
+__build__ = "32f3044f48213a6c"

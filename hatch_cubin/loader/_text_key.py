@@ -91,4 +91,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "0e65f5fa8f38e3a8"
+__build__ = "32f3044f48213a6c"

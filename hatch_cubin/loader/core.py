@@ -178,6 +178,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "0e65f5fa8f38e3a8"
+__build__ = "32f3044f48213a6c"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "0e65f5fa8f38e3a8"
+__build__ = "32f3044f48213a6c"
 
 _drop_in.refuse_other_version(__build__, __file__)
