@@ -119,7 +119,7 @@ def ptx_that_no_gpu_loads(config: Config) -> list[Problem]:
             "ptx-not-loaded",
             f"no GPU loads the PTX for {spec}, because each of its GPUs loads the code for sm_{code[1]}",
             config.place.of(*table, "archs", index),
-            f"remove {spec}",
+            f"remove {spec}; PTX for newer GPUs is compute_{code[1][:-1]}",
         )
         for table, archs in tables
         for index, spec in enumerate(archs)

@@ -9,6 +9,7 @@ from typing import Any
 from ..common.environment import (
     REMOTE,
     REQUIRE_SIGNED,
+    SIGNING_KEY,
     as_written,
     is_on,
     read_environment,
@@ -36,7 +37,8 @@ def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[
         reader.add(problem("missing-key", what, hint=_backend_required(place.text)), ())
     if is_on(environ, REQUIRE_SIGNED) and "trusted-keys" not in own:
         what = f"{REQUIRE_SIGNED} is set, but there are no 'trusted-keys' to check signatures with"
-        reader.add(problem("no-trusted-keys", what, hint=_KEYGEN_HINT), ())
+        hint = _PUBLIC_KEY_HINT if environ.get(SIGNING_KEY) else _KEYGEN_HINT
+        reader.add(problem("no-trusted-keys", what, hint=hint), ())
     replaced, wrong = read_environment(environ, _VARIABLES)
     _report_contradictions(values, reader, ())
     values |= replaced
@@ -757,6 +759,10 @@ _REQUIRED_MODULE_KEYS = {
     "mode": 'mode = "lto"',
 }
 _KEYGEN_HINT = "'hatch-cubin keygen FILE' makes a key, and prints the line for pyproject.toml"
+_PUBLIC_KEY_HINT = (
+    f"unset {REQUIRE_SIGNED} for one build: its warning has the public key of {SIGNING_KEY}, "
+    "for 'trusted-keys'"
+)
 _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
     "backend": ValueCheck(value_checks.backend),
     "backend-path": ArrayCheck(value_checks.path),

@@ -922,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "32f3044f48213a6c"  # the same in all files of one version
+__build__ = "9a9e0bb52333b2b3"  # the same in all files of one version

@@ -140,7 +140,8 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     lower = {each for _, each, _ in map(_parse_arch, archs) if each < number}
     has_ptx = shipped is found.entries and "a" not in "".join(archs)
     ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
-    fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration, and unset HATCH_CUBIN_ARCHS'
+    fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration'
+    fix += ", unset HATCH_CUBIN_ARCHS, and build again"
     if absent:
         fix += f", if {found.source} defines this kernel for it, unlike for {', '.join(absent)}"
     return fix
@@ -312,8 +313,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "28a7ec799d554df29886899c81428256004d3c046fe130f7a859fa961beba0e3",
-    "_split": "03b39ad18767f58fb8d10d809160d6184d47dda98449670f7472c48d4d68a0a2",
+    "_packs": "ea0f00f08b5a2a708db6890674d43deb818617631e247ae86dd6180031b4f135",
+    "_split": "9f4dafdd9739cf289578a6c1c6ff5b71e32974271b80f35473f2ab36818c4b2a",
 }
 
 
@@ -428,4 +429,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "32f3044f48213a6c"
+__build__ = "9a9e0bb52333b2b3"

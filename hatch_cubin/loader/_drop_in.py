@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "32f3044f48213a6c"
+__build__ = "9a9e0bb52333b2b3"

@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "32f3044f48213a6c"
+__build__ = "9a9e0bb52333b2b3"

@@ -624,4 +624,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "32f3044f48213a6c"
+__build__ = "9a9e0bb52333b2b3"

@@ -91,4 +91,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "32f3044f48213a6c"
+__build__ = "9a9e0bb52333b2b3"

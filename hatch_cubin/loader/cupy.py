@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "32f3044f48213a6c"
+__build__ = "9a9e0bb52333b2b3"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -40,7 +40,7 @@ from .source import (
     read_source,
     walk,
 )
-from .source_roots import ProjectTree, find_tree
+from .source_roots import MARK_OF_SDISTS, ProjectTree, find_tree
 from .tile_kernels import has_tile_kernels
 
 _NOT_MODULES = frozenset(
@@ -162,7 +162,19 @@ class Project:
             else:
                 self.inform(f"{variable}={value} sets {key!r}, which the table does not set")
         self._warn_of_missing_signatures()
+        self._warn_of_lost_cache()
         self._warn_of_idle_store_settings()
+
+    def _warn_of_lost_cache(self) -> None:
+        """Warn if the cache is in an unpacked sdist, which build front ends remove after the build."""
+        configured = self.config.cache_dir
+        if configured is None or os.path.isabs(os.path.expanduser(configured)):
+            return
+        if (self.root / MARK_OF_SDISTS).is_file():
+            self.warn(
+                f"the cache folder {configured} is inside an unpacked sdist, so later builds cannot reuse it: "
+                "set HATCH_CUBIN_CACHE_DIR to an absolute path, or build only a wheel (python -m build --wheel)"
+            )
 
     def _warn_of_missing_signatures(self) -> None:
         key = self.environ.get(SIGNING_KEY)

@@ -19,7 +19,7 @@ from ..config.value_checks import guess
 from ..errors import ConfigError, Problem, SourceError, problem
 
 _KEY = "source-roots"
-_MARK_OF_SDISTS = "PKG-INFO"
+MARK_OF_SDISTS = "PKG-INFO"
 _COPIED_AWAY = (
     "if this is a copy of the project, the folder was not copied: build in the "
     "original folder, or from the sdist"
@@ -111,7 +111,7 @@ def find_tree(root: Path, declared: Iterable[tuple[str, str]], place: TableLocat
     If the project is an unpacked sdist, its source roots are inside the sdist. Folders above an unpacked
     sdist do not belong to the project.
     """
-    is_sdist = os.path.isfile(root / _MARK_OF_SDISTS)
+    is_sdist = os.path.isfile(root / MARK_OF_SDISTS)
     found: list[SourceRoot] = []
     problems: list[Problem] = []
     for name, way in declared:

@@ -347,7 +347,8 @@ def _about(verdict: UnitVerdict, units: str) -> Problem:
         return problem("unit-inputs-differ", what, hint=_OF_ITS_BUILD)
     if verdict == "only in the bundle":
         return problem("unit-not-built", f"the wheel has {units} that the project does not build")
-    return problem("unit-not-shipped", f"the project builds {units} that the wheel does not have")
+    hint = "if HATCH_CUBIN_ARCHS was set when the wheel was built, set it to the same archs again"
+    return problem("unit-not-shipped", f"the project builds {units} that the wheel does not have", hint=hint)
 
 
 def _where(comparison: RebuildComparison) -> str:

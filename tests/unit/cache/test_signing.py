@@ -212,6 +212,32 @@ def test_a_build_whose_cache_would_stay_unsigned_is_told(said: str, trusted: str
     assert warnings == ["HATCH_CUBIN_SIGNING_KEY is empty, so results are not signed"] * (said == "")
 
 
+@pytest.mark.parametrize(
+    ("table", "variable", "is_lost"),
+    [
+        ("cache-dir = 'cubins'", None, True),
+        ("", "cubins", True),
+        ("cache-dir = 'cubins'", "/var/cubins", False),
+        ("", "~/cubins", False),
+        ("", None, False),
+    ],
+)
+@pytest.mark.parametrize("is_sdist", [True, False])
+def test_a_cache_inside_an_unpacked_sdist_is_told(
+    tmp_path: Path, table: str, variable: str | None, *, is_lost: bool, is_sdist: bool
+) -> None:
+    if is_sdist:
+        (tmp_path / "PKG-INFO").touch()
+    warnings: list[str] = []
+    environ = {"HATCH_CUBIN_CACHE_DIR": variable} if variable else {}
+    config = read_config(f"{table}\n", environ)
+    Project(
+        root=tmp_path, packages={}, config=config, environ=environ, warn=warnings.append
+    ).warn_of_variables()
+    starts = ["the cache folder cubins is inside an unpacked sdist"] * (is_lost and is_sdist)
+    assert [line.partition(",")[0] for line in warnings] == starts
+
+
 KEY, KEY_IN_FILE = "HATCH_CUBIN_SIGNING_KEY: the key", "HATCH_CUBIN_SIGNING_KEY: the key in {}"
 NO_KEY = "is not a private key, which begins with 'ed25519-private:'"
 

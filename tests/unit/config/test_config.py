@@ -992,6 +992,8 @@ def test_signatures_that_are_required_need_keys_that_count() -> None:
         "to check signatures with\n"
         "  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for pyproject.toml"
     )
+    (problem,) = problems('archs = ["sm_90"]', {**environ, "HATCH_CUBIN_SIGNING_KEY": "@key"})
+    assert "unset HATCH_CUBIN_REQUIRE_SIGNED for one build" in str(problem.hint)
 
 
 @pytest.mark.parametrize("name", ["__CUDA", "BLOCK", "TYPE", "DEBUG", "f(a, b)", "f()", "log(...)"])
