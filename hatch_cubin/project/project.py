@@ -172,8 +172,8 @@ class Project:
             return
         if (self.root / MARK_OF_SDISTS).is_file():
             self.warn(
-                f"the cache folder {configured} is inside an unpacked sdist, so later builds cannot reuse it: "
-                "set HATCH_CUBIN_CACHE_DIR to an absolute path, or build only a wheel (python -m build --wheel)"
+                f"the cache folder {configured} is in an unpacked sdist, so later builds cannot reuse it: "
+                "set HATCH_CUBIN_CACHE_DIR to an absolute path, or build only a wheel (python -m build -w)"
             )
 
     def _warn_of_missing_signatures(self) -> None:

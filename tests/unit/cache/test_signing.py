@@ -234,7 +234,7 @@ def test_a_cache_inside_an_unpacked_sdist_is_told(
     Project(
         root=tmp_path, packages={}, config=config, environ=environ, warn=warnings.append
     ).warn_of_variables()
-    starts = ["the cache folder cubins is inside an unpacked sdist"] * (is_lost and is_sdist)
+    starts = ["the cache folder cubins is in an unpacked sdist"] * (is_lost and is_sdist)
     assert [line.partition(",")[0] for line in warnings] == starts
 
 
