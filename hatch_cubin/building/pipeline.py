@@ -457,14 +457,17 @@ def _unstable_texts(project: Project, sources: ProjectSources) -> Iterator[str]:
         lines = itertools.zip_longest(source.text.split("\n"), again.get(source.path, "").split("\n"))
         differing = ((number, *pair) for number, pair in enumerate(lines, 1) if len({*pair}) > 1)
         for number, first, second in itertools.islice(differing, 1):
-            yield f"{source.path}:{number}: two runs returned {first!r:.80} and {second!r:.80}"
+            yield f"{source.path}:{number}: two runs of the producer returned {first!r:.80} and {second!r:.80}"
 
 
 def _producers_without_requirements(project: Project) -> Iterator[str]:
     for rule in project.config.producer:
         if missing := installed_wheels.unmet(rule.requires):
-            shown = ", ".join(map(installed_wheels.shown, missing))
-            yield f"the texts of {rule.name} were not compared, because this producer needs packages: {shown}"
+            packages = ", ".join(map(installed_wheels.shown, missing))
+            yield (
+                f"the texts of {rule.name} were not compared, "
+                f"because this producer needs packages that are not installed: {packages}"
+            )
 
 
 def _described(
@@ -495,7 +498,10 @@ def sdist_files(project: Project) -> dict[str, Path]:
     """
     found = _reachable(project)
     for path in filter(lies_outside, found):
-        what = "is outside the project, so sdists do not contain this header and kernels that need it fail"
+        what = (
+            "is outside the project, so sdists do not contain this header, "
+            "and kernels that need the header do not compile from an sdist"
+        )
         project.warn(problem("header-outside-project", what, Location(path), NEARER).with_code())
     own = [lock_format.NAME] if os.path.isfile(project.root / lock_format.NAME) else []
     inside = (path for path in found if not lies_outside(path))
