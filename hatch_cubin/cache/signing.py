@@ -195,8 +195,8 @@ def _read(path: str, project: Project) -> str:
             project.warn(f"{SIGNING_KEY}: {path} can be read by other users: chmod 600 {shlex.quote(path)}")
         if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(project.root)):
             project.warn(
-                f"{SIGNING_KEY}: {path} is inside the project, so sdists and wheels can contain the private key: "
-                "move the file out of the project"
+                f"{SIGNING_KEY}: {path} is inside the project, "
+                "so sdists and wheels can contain the private key: move the file out of the project"
             )
         return file.read(_MAX_KEY_FILE_SIZE).decode("ascii", "replace")
 

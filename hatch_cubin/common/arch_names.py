@@ -62,7 +62,8 @@ def _archs(style: str, kind: str, number: str, suffix: str, tail: str = "") -> t
     if (suffix == "a" and value < FIRST_A) or (suffix == "f" and value < FIRST_F):
         kind, first = kind or "sm", FIRST_A if suffix == "a" else FIRST_F
         raise ValueError(
-            f"{kind}_{value}{suffix} does not exist; the first arch with this suffix is {kind}_{first}{suffix}"
+            f"{kind}_{value}{suffix} does not exist: "
+            f"the first arch with this suffix is {kind}_{first}{suffix}"
         )
     cubin, ptx = Arch(value, suffix), Arch(value, suffix, "compute")
     if style == "plain":

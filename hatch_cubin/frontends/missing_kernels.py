@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..common.sizes import count
 from ..config import table_location
 from ..config.config import DEFAULT_SOURCES
 from ..config.known_names import WRAPPER, inside, with_hatch_cubin

@@ -59,7 +59,7 @@ def package_roots(config: Config) -> Iterator[SearchFolder]:
                     "no-headers-in-wheel",
                     f"header-packages: {name!r} has no include folder",
                     config.place.of("header-packages", index),
-                    f"remove {name!r} from header-packages: the wheel does not have a folder 'include' with headers",
+                    f"remove {name!r} from header-packages: the wheel does not have a folder of headers",
                 )
             )
     if problems:

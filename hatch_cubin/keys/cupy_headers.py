@@ -54,4 +54,4 @@ def _left_out(module: Module, config: Config) -> str:
     if source.produced:
         return f"{source.produced.leave_out}, so that CuPy compiles the source at run time"
     excluded = setting("exclude", [*config.exclude, source.path])
-    return f"exclude this source, so that CuPy compiles the source at run time: {excluded}"
+    return f"exclude the source, so that CuPy compiles the source at run time: {excluded}"

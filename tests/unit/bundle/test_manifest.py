@@ -86,7 +86,9 @@ def test_a_bundle_without_kernels_says_so() -> None:
         pytest.param(b"{}", "does not have 'format'", id="no format"),
         pytest.param(changed(MANIFEST, format="1"), "'format' is not of the type int", id="format"),
         pytest.param(
-            changed(MANIFEST, format=4), "has format 4, but this hatch-cubin reads at most 3", id="newer"
+            changed(MANIFEST, format=4),
+            ("has format 4, but this version of hatch-cubin reads formats up to 3"),
+            id="newer",
         ),
         pytest.param(changed(MANIFEST, generator={"name": "x"}), "does not have 'version'", id="generator"),
         pytest.param(changed(MANIFEST, modules={"a": 1}), "'a' is not of the type dict", id="module"),
