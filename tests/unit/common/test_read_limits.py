@@ -187,7 +187,7 @@ def test_no_build_packs_what_no_loader_unpacks() -> None:
 def test_no_build_writes_an_index_that_no_loader_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_limits, "INDEX", 100)
     with pytest.raises(
-        BundleError, match=r"manifest.json of 1 modules has .*, but loaders read at most 100 B"
+        BundleError, match=r"manifest.json of 1 modules has a size of .*, but loaders read at most 100 B"
     ):
         bundle(made("k"))
 

@@ -38,7 +38,7 @@ ADD_PTX = f"""{HEADER}.visible .func (.param .b32 r) _Z1fi(.param .b32 a) {{
 """
 
 
-OF_ACME = "\n  hint: the wheel has acme/changed.ptx, acme/gone.a, acme/x.a"
+OF_ACME = "\n  hint: the wheel contains acme/changed.ptx, acme/gone.a, acme/x.a"
 
 
 def project_of(root: Path, link: str, files: Mapping[str, str | bytes] = FILES) -> Project:
@@ -284,7 +284,7 @@ def test_a_header_that_cannot_be_read_takes_its_link_along_and_no_other(tmp_path
 def test_ptx_alone_is_not_linked_as_lto_ir(tmp_path: Path) -> None:
     files = {"k.ptx": COPY_PTX, "h.ptx": ADD_PTX}
     table = f'archs = ["sm_90"]{MODULE}name = "m"\nsources = ["k.ptx", "h.ptx"]\nmode = '
-    what = "m is linked only from PTX, but mode = 'lto' needs at least one input with LTO-IR"
+    what = "all inputs of m are PTX, but mode = 'lto' needs at least one input with LTO-IR"
     told = refusal(make_project(tmp_path, files, f'{table}"lto"\n'))
     assert told == [f'pyproject.toml:14: {what}\n  hint: mode = "rdc"']
     assert "m.sm_90.cubin" in pipeline.build(make_project(tmp_path, files, f'{table}"rdc"\n'))

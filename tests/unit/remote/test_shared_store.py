@@ -350,8 +350,8 @@ def test_a_server_that_answers_everything_with_a_page_has_nothing(
     monkeypatch.setattr(store, "get", lambda _name, _max_size: page)
     other = opened(store, ITEMS, units)
     other.push(keys(ITEMS))
-    web_page = ": it answers with a web page, perhaps a page to log in" * (page[:1] == b"<")
-    assert (other.pushed, said) == (set(), [DAMAGED + web_page])
+    web_page = "the store sends a web page, such as a login page, in place of the stored bytes"
+    assert (other.pushed, said) == (set(), [web_page if page[:1] == b"<" else DAMAGED])
 
 
 @SMALL_AND_LARGE_PROJECT
