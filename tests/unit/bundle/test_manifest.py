@@ -137,7 +137,7 @@ def test_an_edited_manifest_names_a_line(old: bytes, new: bytes, line: int) -> N
 
 
 def test_a_bit_more_at_the_end_is_found() -> None:
-    with pytest.raises(ValueError, match=r"^line 9 is not"):
+    with pytest.raises(ValueError, match=r"^line 9 was edited or damaged"):
         prove_manifest(MANIFEST + b"\n")
 
 
