@@ -152,7 +152,8 @@ def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) 
 def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
     """Yield groups of problems.
 
-    Three or more problems with the same cause become a group. Any other problem is alone in its group.
+    Three or more problems with the same cause become one group. If only one or two problems have the same
+    cause, each of them is alone in a group.
     """
 
     def cause(problem: Problem) -> tuple[str | None, ...]:

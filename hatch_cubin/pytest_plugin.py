@@ -1,11 +1,12 @@
 """A pytest plugin that finds texts that CuPy or cuda.core compiles at run time, during tests.
 
-`--record-cubins FOLDER` writes these texts into a folder, which the key `recorded` in pyproject.toml can
-name. `--forbid-run-time-compiles` lets the test session fail if any text was compiled at run time.
+`--record-cubins FOLDER` writes the texts that were compiled at run time into a folder, which the key
+`recorded` in pyproject.toml can name. `--forbid-run-time-compiles` makes the test session fail if any text
+was compiled at run time.
 
 The plugin sets HATCH_CUBIN_RECORD, so that the classes of `_cubins.cupy` and `_cubins.core` write each call
-into a temporary folder. Tests cannot hide a call with a filter for warnings or an `except` clause. Workers of
-pytest-xdist, and other processes that tests start, write into the same folder.
+into a temporary folder. The plugin finds a run-time compile even if a test filters the warning about it or
+catches its error. Workers of pytest-xdist, and other processes that tests start, write into the same folder.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def _line_of(call: dict[str, Any]) -> str:
 
 
 def _can_be_recorded(call: dict[str, Any]) -> bool:
-    """Return whether a build can compile the call's text from a file, so that the call gets its key."""
+    """Return whether a build that reads the call's text from a file would compute the key of the call."""
     from .loader._text_key import text_of_key  # lazy import: pytest imports this file in each session
 
     text = text_of_key(call["text"])
@@ -133,8 +134,9 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
     """Write a call into a folder of recorded calls. Return whether the folder did not contain the call yet.
 
     The name of the file is the key of the call. If the call has template names or include folders, a digest
-    of them is added to the name. So recordings of two people with different template names can be merged
-    without a conflict, and a build notices different include folders.
+    of them is added to the name. Because of the digest, two people can record the call with different
+    template names, and merge their recordings without a conflict. Recordings of the call with different
+    include folders are different files too, so that a build can report the difference.
     """
     from .loader._text_key import text_of_key
 

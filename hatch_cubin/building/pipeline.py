@@ -63,7 +63,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Decorate a step of a build: its hints also name the table of pyproject.toml to which a line belongs."""
+    """Decorate a step of a build: a hint with a line for pyproject.toml also names the table for the line."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:

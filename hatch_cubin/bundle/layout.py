@@ -319,7 +319,11 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def _foreign(folder: Path) -> list[Path]:
-    """Return the user's files in a bundle's folder, and the user's module with the name of this folder."""
+    """Return the files of the user that a build of a bundle would remove or hide.
+
+    A build removes the user's files in the bundle's folder *folder*. The folder `_cubins` hides a module
+    `_cubins.py` beside it.
+    """
     module = folder.with_suffix(".py")
     try:
         own = {*_SUFFIXES, ".ptx"} if (folder / "manifest.json").exists() else _SUFFIXES
@@ -341,8 +345,8 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
     A file that is already correct keeps its time stamp.
 
     Builds that write to the same folder at the same time wait for each other. All files are first written
-    under temporary names, and then moved to their final paths, the manifest last. A loader that finds a new
-    file but the old manifest can read the new manifest a moment later.
+    under temporary names, and then moved to their final paths, the manifest last. If a loader has read the
+    old manifest and then finds a new file, the loader can read the new manifest a moment later.
 
     *outside* is the folder for temporary files. By default, temporary files are in the nearest folder that is
     not a package, because build backends put only the files of packages into a wheel.
@@ -387,7 +391,7 @@ def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
 
 
 def outside_of(folder: Path) -> Path:
-    """Return the nearest folder around a bundle that is not a package."""
+    """Return the nearest folder that contains the bundle *folder*, but is not a package."""
     around = folder.absolute().parents
     return next((each for each in around if not (each / "__init__.py").exists()), folder)
 

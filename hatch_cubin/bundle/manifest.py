@@ -155,7 +155,7 @@ def keys_line(name: str, archs: Mapping[str, Any]) -> bytes:
 
 
 def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
-    """Return the bytes of `keys.json` as a list: the line of each module, sorted by the module's name."""
+    """Return the bytes of `keys.json` in pieces; the file has a line for each module, sorted by its name."""
     lines = _table(modules[name] for name in sorted(modules)) if modules else [b"\n"]
     rest = [b'"units":{', *lines, b"\n}}\n"]
     return [_check(rest), *rest]
@@ -221,9 +221,10 @@ class ManifestParts(NamedTuple):
 
 
 def split_manifest(data: bytes) -> ManifestParts:
-    """Parse a valid manifest, so that a changed manifest can be written.
+    """Return the parts of a valid manifest, which can be changed and written again.
 
-    The method `write` of the result writes the changed manifest.
+    The caller gives its changes to the method `write` of the result, which returns the bytes of the changed
+    manifest.
     """
     fields = json.loads(data)
     modules = {

@@ -7,7 +7,6 @@ bytes.
 from __future__ import annotations
 
 import json
-import subprocess
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import starmap
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from ..common import git
 from ..keys.jobs import Job, file_digests, files_of
 from ..project.project import Project
 from ..toolkit.toolkit import Toolkit
@@ -94,8 +94,8 @@ def _provenance(project: Project, jobs: Iterable[Job]) -> dict[str, str]:
     if not project.config.provenance:
         return {}
     # An sdist may be unpacked inside another Git repository, whose commits do not contain the sdist.
-    tracked = _git(project.root, "ls-files", "--error-unmatch", "pyproject.toml")
-    commit = tracked and _git(project.root, "rev-parse", "HEAD")
+    tracked = git.output(project.root, "ls-files", "--error-unmatch", "pyproject.toml")
+    commit = tracked and git.output(project.root, "rev-parse", "HEAD")
     if not commit:
         return {}
     files = [*map(project.tree.path_from_project, [*files_of(jobs), *_files_of_producers(project)])]
@@ -118,19 +118,4 @@ def _files_of_producers(project: Project) -> Iterable[str]:
 def _changes(root: Path, files: Sequence[str]) -> list[str | None]:
     """Return the output of `git status` for *files*, which is empty if no file differs from the commit."""
     status = ("--literal-pathspecs", "status", "--porcelain", "--untracked-files=all", "--ignored", "--")
-    return [_git(root, *status, *files[at : at + _AT_ONCE]) for at in range(0, len(files), _AT_ONCE)]
-
-
-def _git(root: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(  # noqa: S603 - a fixed command, in the user's repository
-            ["git", *arguments],  # noqa: S607
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=30,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
+    return [git.output(root, *status, *files[at : at + _AT_ONCE]) for at in range(0, len(files), _AT_ONCE)]

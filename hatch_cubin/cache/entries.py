@@ -69,7 +69,7 @@ class Compiled:
 
     @property
     def content(self) -> Content:
-        """The bytes of the compiled result in a list, or the path of a file with these bytes."""
+        """The compiled result: its bytes as a list of chunks, or the path of a file with these bytes."""
         return [self.data]
 
     @cached_property
@@ -95,7 +95,11 @@ class CacheEntry(NamedTuple):
 
 
 class _LinkedResult(Compiled):
-    """A compiled result whose bytes stay in a file, to save memory; *proof* has the kernels and warnings."""
+    """A compiled result whose bytes stay in a file, to save memory.
+
+    *proof* is the cache record or recalled result of the file. It contains the kernels, the warnings and the
+    digest of the file.
+    """
 
     def __init__(self, file: str, proof: Record | RecalledResult, described: str) -> None:
         self._file, self._proof, self._described = file, proof, described
@@ -133,9 +137,10 @@ class _LinkedResult(Compiled):
 class Cache:
     """The cache folder, as one build uses it.
 
-    With a *link_folder*, `get` makes a hard link in this folder to each cached result. Because of the hard
-    link, no bytes are copied or kept in memory, and no other build can remove the file. *signing* signs the
-    cache records that this build stores, and decides which records in the cache are trusted.
+    With a *link_folder*, `get` makes a hard link in this folder to each cached result. Because the result has
+    a hard link in *link_folder*, its bytes are not copied or kept in memory, and no other build can remove
+    the file. *signing* signs the cache records that this build stores, and decides which records in the cache
+    are trusted.
     """
 
     def __init__(
@@ -244,8 +249,8 @@ class Cache:
     def open_importer(self) -> Iterator[Callable[[bytes, bytes, bytes], bool]]:
         """Yield the function `accept(key, record, data)`, which stores a result of another machine.
 
-        The caller of `accept` must have checked the cache record. `accept` returns whether the result was
-        stored.
+        Callers must check the cache record before they call `accept`, because `accept` does not check it.
+        `accept` returns whether the result was stored.
         """
         with contextlib.closing(exchange.ResultImporter(self.folder)) as importer:
 
@@ -282,7 +287,8 @@ class Cache:
     def claim(self, key: bytes) -> bool:
         """Lock a unit for compiling after a cache miss; return False if another build is compiling the unit.
 
-        `claim` locks the folder of the cache entry, so two cache keys may share a lock.
+        `claim` locks the folder of the unit's cache entry. A folder contains many cache entries, so two units
+        may share a lock.
         """
         # Without a usable cache folder, other builds cannot get this build's result, and so must not wait for
         # it.

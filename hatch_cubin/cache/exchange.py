@@ -55,7 +55,10 @@ class ResultImporter:
         self._lock: FileLock | None = None
 
     def store(self, key: bytes, record: bytes, data: bytes) -> bool:
-        """Store the bytes of a result and then its cache record, and set the access times; return True."""
+        """Store the bytes of a result and then its cache record, and set the access times.
+
+        The result is always True; after an error, `accept` in `Cache.open_importer` returns False.
+        """
         if self._lock is None:
             self._lock_temporary_files()
         now = time.time_ns()

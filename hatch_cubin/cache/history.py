@@ -26,7 +26,10 @@ _DEFAULTS = {"fetched": 0, "seconds": 0.0}
 
 
 class Tier(TypedDict):
-    """The compile time that the local cache folder, or the remote store, saved in the last builds."""
+    """The number of cache hits in the last builds, and the compile time that these hits avoided.
+
+    The hits come either from the local cache folder or from the remote store.
+    """
 
     hits: int
     rate: float  # the number of cache hits divided by the number of all units

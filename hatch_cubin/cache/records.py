@@ -301,7 +301,8 @@ def read_record(file: StoredFile) -> tuple[bytes, Record | None]:
 def mark_used(entry: StoredFile, record: StoredFile) -> None:
     """Mark an entry and its record as used now, with nearly equal times, so that both are trimmed together.
 
-    The record's access time is slightly earlier than the access time of the entry.
+    The record's access time is set slightly earlier than the entry's: cuda.core trims the folder in the order
+    of access times, and so removes the record first.
     """
     now = time.time_ns()
     # access times do not matter in a read-only folder, because no build trims such a folder

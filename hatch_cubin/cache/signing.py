@@ -48,8 +48,8 @@ class SignaturePolicy:
 
     A cache record from a shared store must be signed with a trusted key. If signatures are not *required*, a
     cache record without a signature is accepted in the local cache folder, and counts as compiled on this
-    machine. A cache record with a signature of another key is never trusted, because its signer may be no
-    longer trusted.
+    machine. A cache record that is signed with an untrusted key is always rejected, because the project may
+    have removed this key from the trusted keys.
     """
 
     def __init__(self, keys: Collection[str], *, required: bool) -> None:

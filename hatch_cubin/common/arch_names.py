@@ -101,7 +101,8 @@ def split_specs(text: str) -> list[str]:
 def expand(specs: Iterable[str], supported: Sequence[int], native: Sequence[int]) -> tuple[Target, ...]:
     """Return the targets for *specs* (a list of archs and groups of archs) in order, without duplicates.
 
-    If *specs* contains an arch and a group with the same arch, the target counts as named by the user.
+    If *specs* contains an arch by its own name and also a group with this arch, the target of the arch counts
+    as named by the user.
     """
     named: dict[Arch, bool] = {}
     for spec in specs:

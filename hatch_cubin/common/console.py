@@ -112,8 +112,8 @@ class Progress:
     def line(self, columns: int | None = None) -> str:
         """Return the progress as one line.
 
-        If the line is longer than *columns*, the name of the compiled module is shortened or left out. The
-        count of units and the remaining time are left out last.
+        If the line is longer than *columns*, the name of the compiled module is shortened or left out. If the
+        line is still too long, the number of cached units is left out too.
         """
         done = self._cached + self._compiled
         parts = [f"hatch-cubin: {done} of {self._total} units", f"{self._cached} cached"]

@@ -1,8 +1,8 @@
 """Encode Ed25519 keys and signatures as texts with a check sum, so that a typing error is noticed.
 
 Each text begins with a kind, such as `ed25519:`. After the kind, base64 without padding encodes the bytes of
-the key, and the first bytes of a digest of the kind and the key. A key has exactly one text. This module only
-converts between bytes and texts; `cache/signing.py` makes and checks signatures.
+the key, and the first bytes of a digest of the kind and the key. Exactly one text is valid for each key. This
+module only converts between bytes and texts; `cache/signing.py` makes and checks signatures.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read(kind: str, text: str) -> bytes:
 
 
 def read_public(text: str) -> bytes:
-    """Return the bytes of a public key; ValueError if anyone could forge signatures for the key."""
+    """Return the bytes of a public key; ValueError if the key is so weak that anyone can forge signatures."""
     raw = read(PUBLIC, text)
     y = int.from_bytes(raw, "little") & ~(1 << 255)
     if y >= _PRIME or y in _OF_LOW_ORDER:

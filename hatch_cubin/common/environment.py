@@ -113,7 +113,7 @@ def variables_of_others(environ: Mapping[str, str]) -> list[str]:
 
 
 def _shorter(name: str, known: Iterable[str]) -> str | None:
-    """Return "did you mean …?" with a known variable if *name* has all words of this variable and others."""
+    """Return "did you mean X?" if *name* consists of all words of the known variable X and of more words."""
     words = _words(name)
     found = [each for each in sorted(known) if _words(each) < words]
     return f"did you mean {max(found, key=len)}?" if found and not _is_negated(words) else None

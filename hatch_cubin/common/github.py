@@ -31,9 +31,9 @@ def in_repository(path: str, folder: str | None) -> str:
     """Return the path of a file relative to the repository; *path* itself if the file is not found in it.
 
     A build from an sdist runs in a temporary folder outside the repository, so this function looks in
-    *folder* and in the folder in which the user started the build. If neither folder contains the file, the
-    function searches all projects of the repository, and returns the found path if exactly one project
-    contains the file.
+    *folder* and in the folder in which the user started the build. If the file is neither in *folder* nor in
+    the folder in which the user started the build, the function searches all projects of the repository. If
+    exactly one project contains the file, the function returns the path in this project.
     """
     found: list[str] = []
     if workspace := os.environ.get("GITHUB_WORKSPACE"):

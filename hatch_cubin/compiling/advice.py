@@ -2,9 +2,10 @@
 
 Each function in `_CAUSES` recognises one cause of errors. The first argument of a function in `_CAUSES`
 contains the errors of one source, as `diagnostics.py` has parsed them from the compiler's log. The second
-argument is a `FailedCompile`: the source, its headers, the settings in pyproject.toml, and the version of
-CUDA. A function that does not recognise its cause returns None. A function that recognises its cause returns
-one error with a hint, and a list of the errors that have other causes.
+argument of a function in `_CAUSES` is a `FailedCompile`: the source, its headers, the settings in
+pyproject.toml, and the version of CUDA. If none of the errors has the cause that a function looks for, the
+function returns None. If some errors have the cause that a function looks for, the function returns one error
+with a hint for them, and a list of the errors that have other causes.
 
 To add a new hint, write a function for its cause in a module of `hints/`, and add the function to `_CAUSES`.
 To add a hint to the compiler's own error, return `replace(error, hint="…")`. To replace the text of the error
@@ -62,6 +63,7 @@ _CAUSES = (
     macros.used_in_header,
     other_sources.unresolved,
     undefined_names.misspelled,
+    undefined_names.unqualified,
     undefined_names.of_unknown_namespace,
     undefined_names.undefined,
     host_code.unannotated,
@@ -99,7 +101,7 @@ def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
 
 
 def _without_lines_of_call(error: Diagnostic) -> Diagnostic:
-    """Replace a hint to set macros or options in pyproject.toml: a recorded call of CuPy sets its own."""
+    """Replace a hint to set options in pyproject.toml: options of a recorded CuPy call are in the call."""
     if error.hint is None or not _SETS_OPTIONS.search(error.hint):
         return error
     hint = "the library reports this error at run time too: correct the text, or the options of its call"

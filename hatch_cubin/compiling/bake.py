@@ -264,7 +264,7 @@ class Bake:
     def _prepared(self, task: executor.Task, _job: Job) -> executor.Task:
         """Return a complete task.
 
-        A subclass adds the data of a task that is read only when the task starts.
+        A subclass overrides this method to add data that a build reads only when the task starts.
         """
         return task
 
@@ -312,24 +312,27 @@ class Bake:
     def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
         """Return the compiler's warnings about files of the project, which the user can fix."""
         own = (each for each in found if each.is_own and each.kind == "warning")
-        problems = (diagnostics.as_problem(each, self._warning_hint(job, each), each.context) for each in own)
+        hinted = (self._with_hint(job, each) for each in own)
+        problems = (diagnostics.as_problem(each, each.hint, each.context) for each in hinted)
         return tuple(dict.fromkeys(map(Problem.with_code, problems)))
 
-    def _warning_hint(self, job: Job, warning: Diagnostic) -> str | None:
+    def _with_hint(self, job: Job, warning: Diagnostic) -> Diagnostic:
         if warning.number is None:
             # lazy import: few warnings are about `extern` variables
             from .hints.other_sources import about_extern
 
             failed = self._failed_compile(job)
             path = warning.where.path if warning.where else failed.path
-            return about_extern(warning, failed) or diagnostics.about_warning(warning, failed.text_of(path))
+            told = diagnostics.about_shared_array(warning, failed.text_of(path))
+            return told or replace(warning, hint=about_extern(warning, failed) or warning.hint)
         if warning.number in diagnostics.MISTAKES:
-            return None
+            return warning
         from .hints import macros  # lazy import: most compiles have no warnings
 
         failed = self._failed_compile(job)
         silencing = f"to silence this warning:{failed.silencing(warning.number)}"
-        return "; ".join(filter(None, (macros.about_warning(warning, failed), silencing)))
+        hint = "; ".join(filter(None, (macros.about_warning(warning, failed), silencing)))
+        return replace(warning, hint=hint)
 
     def _store_results(self, kept: Sequence[tuple[Job, Compiled]], answer: executor.Result) -> None:
         for warning in (warning for _job, compiled in kept for warning in compiled.warnings):

@@ -16,7 +16,7 @@ Choice: TypeAlias = Callable[[Mapping[int | None, Sized], Sequence[int]], int | 
 
 
 class CompileClaims:
-    """Decides which unit this build compiles next, and locks (claims) it, so that no other build does.
+    """Decides which unit this build compiles next, and locks (claims) it, so no other build compiles it too.
 
     Compiles are numbered from 0. *keys* contains, for each compile, a list with the cache keys of its
     results.

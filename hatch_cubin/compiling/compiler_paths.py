@@ -2,11 +2,11 @@
 
 Debug information, `assert` and `__FILE__` put the paths of files into compiled code. On Linux, a process can
 open a folder and then reach the folder by a path such as `/proc/self/fd/77`, which contains only the number
-of the file descriptor. The compiler process opens the project's folder and each header library (such as
-CUDA's headers) with a descriptor number that depends only on the library's name. Before CUDA 13.4, debug
-information also contains the modification time of each header, which differs in every checkout and
-installation. With CUDA before 13.4, the compiler process opens copies of the folders, in which all headers
-have the same modification time.
+of the file descriptor. The compiler process opens the project's folder with a fixed descriptor number. For
+each header library (such as CUDA's headers), the descriptor number depends only on the library's name. Before
+CUDA 13.4, debug information also contains the modification time of each header, which differs in every
+checkout and installation. With CUDA before 13.4, the compiler process opens copies of the folders, in which
+all headers have the same modification time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FIRST, _COUNT = 100, 800
 
 
 class Layout(NamedTuple):
-    """Where to copy headers inside a new folder. All paths are relative to the new folder.
+    """Where to copy headers inside a new folder; all paths in the layout are relative to this folder.
 
     *places* maps the number of each file descriptor to the folder that the compiler process opens. *folders*
     are the folders to create, and *files* are the files to copy.
@@ -76,13 +76,14 @@ class CompilePaths:
 
     @property
     def are_scattered(self) -> bool:
-        """Whether the compiler needs a joined folder, because `source-roots` adds folders to the project."""
+        """Whether the compiler needs one folder that joins the project and the folders in `source-roots`."""
         return self._by_number and bool(self._tree.roots)
 
     def joined(self, into: Path) -> Mapping[int, str]:
         """Make a folder with links to the project's files and to the folders in `source-roots`.
 
-        Return a copy of the mapping `descriptors` in which the new folder replaces the project's folder.
+        Return a copy of the mapping `descriptors` in which the project's file descriptor leads to the new
+        folder.
         """
         # The folder has many parents, so that an include with `..` does not find other files.
         folder = into.joinpath(*["in"] * _DEEP)
@@ -97,8 +98,9 @@ class CompilePaths:
         """Copy all headers in *closures*, and set the modification time of all copies to 0.
 
         *folders* are the project's folders with files that include headers. All *folders* must exist in the
-        copy: an include of `../a.h` works only if the folder of the including file exists. Return a mapping
-        from the number of each file descriptor to the copy that the compiler process opens.
+        copy: an include of `../a.h` works only if the folder of the including file exists. The compiler
+        process opens some of the copied folders, each with a fixed file descriptor number. Return a mapping
+        from the file descriptor numbers to the paths of the copied folders.
         """
         if not self.descriptors:
             return {}

@@ -28,8 +28,8 @@ def available_cores(system: Path = Path("/")) -> int:
 def worker_count(config: Config) -> int:
     """Return how many compiles a build runs at once on this machine.
 
-    If the build uses a cluster, the setting `jobs` is a limit for the cluster. On its own machine, such a
-    build runs at most as many compiles as the machine has cores.
+    If the build uses a cluster, the setting `jobs` is a limit for the cluster, and the machine of the build
+    runs at most as many compiles as it has cores.
     """
     jobs = config.jobs or available_cores()
     return jobs if config.executor is None else min(jobs, available_cores())
@@ -59,7 +59,7 @@ def _limits(group: Path) -> Iterator[int]:
 
 
 def _numbers(group: Path, *names: str) -> list[int]:
-    """Return the limits in the files *names* of a control group; [] if a file or a limit is missing."""
+    """Return the limits in a control group's files with these *names*; [] if a file or a limit is missing."""
     try:
         return [int(word) for name in names for word in (group / name).read_text("utf-8").split()]
     except (OSError, ValueError):

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..cubin import kernel_names
 from ..errors import Location
 from ..project.source import Source, without_comments
 
+# The longest declaration to read, in characters. Longer texts would be slow.
+_LONGEST = 400
+# Matches a part of a declaration. Only alignments and attributes may have parentheses.
+_ATTRIBUTE = r"\b(?:__align__|alignas|__attribute__)\s*\((?:[^()]|\([^()]*\)){0,99}\)"
+PART = rf"(?:{_ATTRIBUTE}|[^;{{}}()=#])"
+# Matches a declaration of variables, up to the first value or the end. A number in parentheses is a value.
+_VARIABLE = re.compile(
+    rf"__(?:device|constant|managed)__{PART}{{0,{_LONGEST}}}(?:\[\([^;{{}}=]*)?(?P<end>[;={{]|\(\s*[-+.\d])"
+)
+_BEFORE = re.compile(r"#[^\n]*|[;{}]")
 _PRIVATE = ("static", "template", "inline", "__forceinline__", "constexpr")
 
 
@@ -42,17 +53,44 @@ def definition(symbol: str, source: Source) -> Definition | None:
     word, text = re.escape(base_of(symbol)), plain_text(source)
     for pattern in (
         rf"(?:^|[;{{}}])[^\n;{{}}()=#]*[\w*&>][ \t*&]+(?:\w+::)*{word}\s*\([^;{{}}]*\)\s*(?:const\s*)?\{{",
-        rf"(?:^|[;{{}}])(?![^\n;]*\bextern\b)[^\n;{{}}()=#]*__(?:device|constant|managed)__[^\n;{{}}()=]*\b{word}\b\s*[=;\[{{]",
         rf"^\s*\.(?:visible|weak)\s[^\n;]*[ \t]{re.escape(symbol)}\b",
     ):
         if match := re.search(pattern, text, re.MULTILINE):
-            line = text.count("\n", 0, match.end()) + 1
-            before = text[: match.start()].rstrip().rpartition("\n")[2]
-            # Matches `template <…>` in the line before the definition.
-            head = before if before.endswith(">") else ""
-            shown = " ".join(f"{head} {match[0]}".split()).strip(";}{= ")
-            return Definition(Location(source.path, line), shown)
-    return None
+            return _at(match.start(), match.end(), text, source)
+    places = (place for place in _declarations(text) if base_of(symbol) in _names_in(text[slice(*place)]))
+    return next((_at(*place, text, source) for place in places), None)
+
+
+def _at(start: int, end: int, text: str, source: Source) -> Definition:
+    line = text.count("\n", 0, end) + 1
+    before = text[:start].rstrip().rpartition("\n")[2]
+    # Matches `template <…>` in the line before the definition.
+    head = before if before.endswith(">") else ""
+    shown = " ".join(f"{head} {text[start:end]}".split()).strip(";}{= ")
+    return Definition(Location(source.path, line), shown)
+
+
+def defined_variables(text: str) -> Iterator[str]:
+    """Yield the names of the variables in device memory that a text without comments defines."""
+    for start, end in _declarations(text):
+        yield from _names_in(text[start:end])
+
+
+def _declarations(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of each declaration of variables in device memory, without values."""
+    for match in _VARIABLE.finditer(text):
+        first = max(0, match.start() - _LONGEST)
+        ends = [first, *(each.end() for each in _BEFORE.finditer(text, first, match.start()))]
+        yield ends[-1], match.end()
+
+
+def _names_in(declaration: str) -> Iterator[str]:
+    """Yield the names that a declaration of variables defines. With `extern`, only a value defines a name."""
+    if declaration[-1] in "={" or not re.search(r"\bextern\b", declaration):
+        bare = re.sub(rf"{_ATTRIBUTE}|<[^<>]*>|\[[^\]]*\]?|\(.*|[;={{]$", "", declaration)
+        for declarator in bare.split(","):
+            if name := re.search(r"(\w+)\s*$", declarator):
+                yield name[1]
 
 
 def mention(symbol: str, source: Source) -> Location | None:

@@ -35,7 +35,9 @@ _ON_LINE = re.compile(r" on line ([0-9]{1,9})$")
 # lines that a compiler quotes, because they are indented.
 _OTHER = re.compile(r"^(?P<place>\S.*?):? *\berror(?: #\d+(?:-D)?)?\s*:\s*(?P<text>.*)$", re.IGNORECASE)
 _REDEFINED = re.compile(r'incompatible redefinition of macro "(\w+)"')
-OF_ITS_OWN = re.compile(r"extern declaration of the entity (\w+) is treated as a static definition")
+OF_ITS_OWN = re.compile(
+    r"extern declaration of the entity (?:[^ ]*::)?(\w+) is treated as a static definition"
+)
 # Compiler warnings about undefined behaviour: 39 is a division by zero, 549 an unset variable, and 940 a
 # function without a return statement. hatch-cubin does not say how to silence these three warnings.
 MISTAKES = frozenset({39, 549, 940})
@@ -165,23 +167,23 @@ def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
             f"if another source defines {match[1]}, link both sources in a [[…module]] table; "
             "otherwise remove 'extern'"
         )
-        return Diagnostic("warning", where, text, hint=hint)
+        return replace(failure("separate-variable", text, where, hint), kind="warning")
     return Diagnostic("warning", where, text, number=number)
 
 
-def about_warning(warning: Diagnostic, text: str) -> str | None:
-    """Return a hint for a warning that the user must not silence.
+def about_shared_array(warning: Diagnostic, text: str) -> Diagnostic | None:
+    """Return a warning about an `extern __shared__` array of a fixed size with a hint.
 
-    *text* is the content of the file that the warning is about.
+    *text* is the content of the file that the warning is about. The result is None for all other warnings.
     """
     match = OF_ITS_OWN.match(warning.text)
-    if match and re.search(rf"\bextern\s+__shared__[^;]*\b{match[1]}\s*\[", text):
-        by_launch = f"write {match[1]}[] to set the size at the launch"
-        return (
-            "the size in this declaration is fixed and a launch cannot change it: "
-            f"remove 'extern', or {by_launch}"
-        )
-    return warning.hint
+    if match is None or not re.search(rf"\bextern\s+__shared__[^;]*\b{match[1]}\s*\[", text):
+        return None
+    hint = (
+        "the size in this declaration is fixed and a launch cannot change it: "
+        f"remove 'extern', or write {match[1]}[] to set the size at the launch"
+    )
+    return replace(warning, hint=hint, code="")
 
 
 def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagnostic]:
@@ -225,6 +227,7 @@ def as_problem(diagnostic: Diagnostic, hint: str | None, details: tuple[str, ...
     """Convert a diagnostic to a problem, the type of all errors and warnings that hatch-cubin prints."""
     what, where = diagnostic.text, diagnostic.where
     if diagnostic.kind == "warning":
-        return problem("compiler-warning", what, where, hint, details)
-    error = problem("compiler-error", what, where, hint, details)
-    return error._replace(code=diagnostic.code or error.code)
+        told = problem("compiler-warning", what, where, hint, details)
+    else:
+        told = problem("compiler-error", what, where, hint, details)
+    return told._replace(code=diagnostic.code or told.code)

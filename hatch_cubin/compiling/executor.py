@@ -105,11 +105,12 @@ def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anyth
     tasks are running, and is called again after the next result. If *upcoming* returns None while no task is
     running, all tasks are done.
 
-    A worker process may die because memory is short, or because of a precompiled header. The task of a dead
-    process runs again after all other tasks, alone and without a precompiled header. A task whose worker
-    process dies a second time fails. If a task exceeds the time limit, its process is killed: a task with a
-    precompiled header is then compiled again without the header, and any other task fails. A task is also
-    compiled again without its precompiled header if *accepts* returns False for the task's result.
+    A worker process may die because memory is short, or because a precompiled header crashes the compiler.
+    The task of a dead process runs again after all other tasks, alone and without a precompiled header. A
+    task fails if the worker process that runs the task a second time dies too. If a task exceeds the time
+    limit, its process is killed: a task with a precompiled header is then compiled again without the header,
+    and any other task fails. A task is also compiled again without its precompiled header if *accepts*
+    returns False for the task's result.
     """
     pool = WorkerPool(setup)
     try:

@@ -102,10 +102,10 @@ class Links:
         return self._contents[unit]
 
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
-        """Return the symbols that are defined outside of LTO-IR, and C++ code that calls all these functions.
+        """Return the symbols of all inputs except LTO-IR, and C++ code that calls those that are functions.
 
-        The worker process links the C++ code with the LTO-IR, to find functions that are also defined in the
-        LTO-IR.
+        The worker process links the C++ code with the LTO-IR, and so finds functions that are defined both in
+        the LTO-IR and in another input.
         """
         symbols = [symbols for _name, symbols in self._symbols[unit]]
         defined = dict.fromkeys(name for each in symbols for name in each.strong if name.isidentifier())
@@ -172,7 +172,7 @@ class Links:
     def _doubts_about_arch(self, job: Job, each: Input, data: bytes) -> Iterator[Diagnostic]:
         """Yield an error if a linker input is a cubin that runs on fewer GPUs than the module.
 
-        Some versions of nvJitLink link a cubin for fewer GPUs without an error.
+        Some versions of nvJitLink accept a cubin that runs on fewer GPUs than the module.
         """
         target, real = job.unit.arch.real, arch_of(data)
         own = parse_arch(real) if real else target
@@ -229,8 +229,9 @@ class Links:
         """Yield an error for each kernel that several sources define, unless the linker has reported it.
 
         *linked* contains the symbols of the kernels in the linked code. The linker keeps only one of several
-        kernels with the same symbol. If the kernels are static, the linker keeps all of them. Linking machine
-        code keeps the symbol; linking LTO-IR adds a number, as in `k$2`.
+        kernels with the same symbol. But the linker keeps all static kernels, because a static kernel belongs
+        only to its own source. Static kernels in machine code keep the same symbol. For static kernels in
+        LTO-IR, the linker adds a number to the symbol, as in `k$2`.
         """
         symbols = [_COPY.sub("", symbol) for symbol in linked]
         of_name = Counter(map(kernel_names.demangle, {*symbols}))
@@ -243,7 +244,10 @@ class Links:
                 yield self._duplicate(job, symbol, inputs, _KERNEL_ONCE)
 
     def _disagreements(self, job: Job) -> Iterator[Diagnostic]:
-        """Yield an error if inputs declare a symbol differently, unless several inputs define the symbol."""
+        """Yield an error for each symbol that the inputs of a link declare differently.
+
+        A symbol that several inputs define is left out, because another error reports it as defined twice.
+        """
         twice = {symbol for symbol, _inputs in self._defined_twice(job)}
         for symbol, descriptions in objects.shape_conflicts(self._symbols[job.unit]):
             if symbol not in twice:

@@ -44,10 +44,10 @@ def outcome_of(
 
 
 def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
-    """Return an error if a source with tile kernels includes a header with kernels of another kind.
+    """Return an error if a source with tile kernels includes a header with kernels that are not tile kernels.
 
-    The wheel would not contain kernels of another kind from a header. Kernels of another kind in the source
-    itself get a module of their own.
+    The wheel would not contain these kernels of the header. If the source itself also defines kernels that
+    are not tile kernels, there is no error, because a second module contains these kernels.
     """
     if not module.is_tile or kernel_kinds(module.source).other:
         return []
@@ -83,10 +83,7 @@ def why_wrong(unit: Unit, result: executor.Result) -> str | None:
 
 
 def _compiled(unit: Unit, result: executor.Result) -> Compiled:
-    """Return the compiled code of a unit and the names of its kernels.
-
-    The names are not checked.
-    """
+    """Return the compiled code of a unit and the names of its kernels."""
     symbols = {loader.normal_name(spelled): symbol for spelled, symbol in result.symbols.items()}
     if unit.module.part_of:
         return Compiled(result.output, symbols)

@@ -1,4 +1,4 @@
-"""Warn before a build about macros that are not used in any file, and about headers outside the project."""
+"""Warn before a build about likely mistakes in settings, and about headers that sdists will not contain."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def ptx_that_no_gpu_loads(config: Config) -> list[Problem]:
 
 
 def replaced_settings(project: Project, jobs: Iterable[Job]) -> list[Problem]:
-    """Return a problem for each setting that other [[source]] tables replace for all sources of its table.
+    """Return a problem for each setting without effect: other [[source]] tables replace it for each source.
 
     The settings are `archs`, macros and options. A setting that another table repeats is not reported.
     """

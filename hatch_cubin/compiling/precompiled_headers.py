@@ -64,8 +64,8 @@ def may_use_macros(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -
 
     *texts* contains, for each header, the bytes, and whether the header is part of the project. A header may
     use a macro if the header contains the macro's name, or if the header can build the name with the operator
-    `##`. In a header of the project, `##` can build any name. In a header outside the project, `##` can build
-    only names that consist of two words from such headers.
+    `##`. In a header of the project, `##` can build any name. If only headers outside the project contain
+    `##`, the function assumes that a name that `##` builds consists of two words from the headers.
     """
     words: set[bytes] = set()
     pasted = False
@@ -113,8 +113,9 @@ def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Se
 
     *left* maps each precompiled header to the tasks that remain for this header. *held* is the header that
     the worker process has already precompiled, and *others* are the headers that the other worker processes
-    have precompiled. The function prefers the header *held*, then a header that is not in *others*, then
-    tasks without a header, and at last the header with the most tasks.
+    have precompiled. The result is *held* if tasks for *held* remain, and otherwise a header that is not in
+    *others*. If all headers in *left* are also in *others*, the result is None as long as tasks without a
+    header remain, and then the header with the most tasks.
     """
     if held is not None and held in left:
         return held
@@ -141,11 +142,12 @@ class PlainCompileCheck:
     """Checks that compiles with precompiled headers give the same results as plain compiles.
 
     With a precompiled header, the compiler instantiates some templates earlier: the templates that functions
-    in the header use. So functions and variables in the compiled code may be in another order than after a
-    plain compile, which is a compile without a precompiled header. Code that contains only kernels is
-    accepted without a check. If code contains other functions or variables, the same source is also compiled
-    without a precompiled header. If the compiles with and without a precompiled header give the same result,
-    the check accepts all later results with the same order of functions and variables.
+    in the header use. The earlier instantiation can change the order of functions and variables in the
+    compiled code, compared with a plain compile (a compile without a precompiled header). Code that contains
+    only kernels needs no plain compile, because it has no functions or variables whose order could change. If
+    code contains functions that are not kernels, or variables, the same source is also compiled without a
+    precompiled header. If the compiles with and without a precompiled header give the same result, the check
+    accepts all later results with the same order of functions and variables.
     """
 
     def __init__(self) -> None:
@@ -158,8 +160,8 @@ class PlainCompileCheck:
         """Return whether a unit may be compiled with a precompiled header.
 
         A unit may be compiled with a precompiled header if all earlier results for the unit's source were
-        equal to plain compiles. The functions and variables in these results must also be in only a few
-        different orders.
+        equal to plain compiles. The number of different orders of functions and variables must also be small,
+        because each new order needs a plain compile.
         """
         path = unit.module.source.path
         few = len(self._orders[path]) <= _MOST_ORDERS + self._served[path] // 2
@@ -194,8 +196,9 @@ class PlainCompileCheck:
 def order_of(output: bytes, *, is_ptx: bool) -> Order:
     """Return the names of the functions and variables in compiled code, in order.
 
-    For each name, return also whether the compiler omits the function or variable if it is unused. (The
-    compiler omits unused functions and their static variables.) Return () if the code contains only kernels.
+    Each name has a flag: whether the compiler would omit the function or variable if the program did not use
+    it. The compiler omits unused functions, and the static variables in unused functions. Return an empty
+    tuple if the code contains only kernels.
     """
     try:
         if is_ptx:
@@ -211,10 +214,11 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
 def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders of names are the same, apart from numbers in template arguments.
 
-    Two names at the same position may differ in these numbers only if the name in *order* is not at another
-    position of *known*, because a header may use a function with a known name. Names may differ only if the
-    compiler always keeps the function or variable, even if the program does not use it. If the compiler can
-    omit a function, the function's position depends on whether a header uses it.
+    A name in *order* may differ from the name at the same position of *known* only if *known* does not
+    contain it at another position: if it does, the function has moved, perhaps because a header uses the
+    function. Two names may differ only if the compiler keeps the function or variable even if the program
+    does not use it. If the compiler can omit a function, the function's position depends on whether a header
+    uses the function.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(
@@ -249,7 +253,11 @@ def _is_plain(job: Job) -> bool:
 
 
 def _end(job: Job, tree: ProjectTree) -> int:
-    """Return where a source's includes end; 0 if the headers are too small or may use a variant's macros."""
+    """Return where a source's includes end, or 0 if its headers must not be precompiled.
+
+    Headers are not precompiled if they are so small that a precompiled header would save little time, or if
+    they may use a variant's macros.
+    """
     end = end_of_includes(job.unit.module.source.text)
     macros = [name for name, _value in job.unit.module.variant]
     if not end or job.closure.guessed or any(map(_COMPILERS_OWN.match, macros)):

@@ -61,7 +61,7 @@ class Watch:
         return self._messages.popleft()
 
     def add(self, process: Process, message: Message | None) -> None:
-        """Add a message of *process*, which `next` will return."""
+        """Add a message from *process*. A later call of `next` returns the process and the message."""
         self._messages.append((process, message))
 
     def register(self, end: socket.socket, act: Callable[[int], None]) -> None:
@@ -69,7 +69,7 @@ class Watch:
         self._selector.register(end, selectors.EVENT_READ, act)
 
     def wait_for_room(self, end: socket.socket, *, waits: bool) -> None:
-        """Set whether the function for the socket *end* is also called when the socket accepts data."""
+        """Set whether the function for the socket *end* is called also when the socket can send data."""
         if known := self._selector.get_map().get(end.fileno()):
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
             self._selector.modify(end, events, known.data)
@@ -291,7 +291,7 @@ def _copy_bytes(
 ) -> None:
     """Copy bytes from *read* to *write* until one of the two streams is closed.
 
-    If *into* is given, close this socket for writing at the end.
+    If *into* is given, shut down the writing side of this socket at the end.
     """
     with contextlib.suppress(OSError):
         while piece := read(_PIECE):

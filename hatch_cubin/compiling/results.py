@@ -23,6 +23,7 @@ _REPEATED = (
     "[empty-kernel]",
     "[block-too-large]",
     "[cluster-too-large]",
+    "[separate-variable]",
     "[stack-too-large]",
     "[template-not-instantiated]",
 )

@@ -21,9 +21,10 @@ def assign_jobs(compiles: Iterable[Compile], count: int) -> dict[str, int]:
     Each CI job gets at most the mean work of all CI jobs plus the longest compile.
 
     Compiles that do not share headers with other compiles are assigned first, the longest compile first, each
-    to the CI job with the least work so far. Compiles that share headers are assigned afterwards, one family
-    after another, until each CI job has the mean work. Most compiles of a family are in the same few CI jobs,
-    so that each CI job can parse the shared headers once for many compiles.
+    to the CI job with the least work so far. Compiles that share headers form a family. After the compiles
+    that do not share headers, the families are assigned one after another, so that each CI job has about the
+    mean work of all CI jobs. Most compiles of a family are in the same few CI jobs, so that each CI job can
+    parse the shared headers once for many compiles.
     """
     families: dict[str, list[Compile]] = {}
     for each in compiles:
@@ -46,8 +47,9 @@ def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, i
 def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
     """Assign *compiles* in order, so that each CI job has about the mean work.
 
-    The free times of all CI jobs form a line, one after another, and the compiles form a second line. Each
-    compile belongs to the CI job whose free time contains the middle of the compile.
+    The function puts the free times of all CI jobs one after another on a time line, and the compiles one
+    after another on the same time line. Each compile is assigned to the CI job whose free time contains the
+    middle of the compile.
     """
     total = sum(loads) + sum(
         each.weight for each in compiles

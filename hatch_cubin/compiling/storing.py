@@ -57,7 +57,7 @@ class Storing:
             self._report_stored(wait=True)
 
     def settle(self, most: int) -> bool:
-        """Wait until at most *most* results are not stored yet.
+        """Wait until the number of results that are still to be stored is at most *most*.
 
         Return whether a result was stored during this call.
         """

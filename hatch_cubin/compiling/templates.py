@@ -30,8 +30,9 @@ def uninstantiated_templates(
     """Return a problem for each kernel template of a source that is not instantiated.
 
     *kernels* are the names of the kernels in the module's compiled code. *sources* maps the path of each
-    source to its text. *tables* is the header of a [[source]] table, as it is written in pyproject.toml. The
-    function does not report templates inside an `#if`, or templates in a source that another source includes.
+    source to its text. *tables* is the line with which a [[source]] table begins in pyproject.toml, such as
+    `[[tool.hatch-cubin.source]]`. The function does not report templates inside an `#if`, or templates in a
+    source that another source includes.
     """
     source = module.source
     if not source.is_cpp or not _TEMPLATE_KERNEL.search(source.text) or _is_included(source.path, sources):
@@ -51,7 +52,7 @@ def _problem(kernel: Kernel, hint: str) -> Problem:
 
 
 def _lacking(module: Module, built: Collection[str]) -> Iterator[Kernel]:
-    """Yield the kernel templates that are certainly compiled, but that are not instantiated."""
+    """Yield the kernel templates whose lines the compiler certainly reads, but that are not instantiated."""
     text = without_extern_templates(module.source.text)
     read = {number for _line, number in surely_read(module.source.text, frozenset())}
     named = {*built, *(name.partition("<")[0].rpartition("::")[2] for name in module.instantiate)}

@@ -223,7 +223,10 @@ _SPELLED = {
 
 
 def _in_a_call(front: str, options: Mapping[str, OptionValue]) -> Iterator[str]:
-    """Yield options from pyproject.toml as strings for a call, without options that calls cannot have."""
+    """Yield options from pyproject.toml in the form that a call of the library *front* accepts.
+
+    Options that the library does not accept are left out.
+    """
     for name, value in options.items():
         spelled = _SPELLED.get(name, "")
         for each in value if isinstance(value, tuple) else (value,):

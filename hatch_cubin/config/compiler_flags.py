@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 _TARGETS = "the archs to compile for are set with 'archs', a key of hatch-cubin"
 _HOST = "this flag is for the host's compiler or for nvcc itself, and a build runs neither: leave it out"
 _USUAL = "code is optimized without this flag: leave it out"
@@ -11,10 +13,11 @@ _LAMBDAS = "NVRTC accepts lambdas in device code without this flag: leave it out
 _FLAGS = {
     _TARGETS: "arch code cubin fatbin gencode generate-code gpu gpu-architecture gpu-code ptx sm target",
     _HOST: """
-        Wall Wextra Werror Xarchive Xcompiler Xlinker Xnvlink allow-unsupported-compiler ar-bin c ccbin
-        compile compiler-bindir compiler-options cudart dryrun fPIC fopenmp forward-unknown-to-host-compiler g
-        host-linker-script keep linker-options m64 machine march o output-file pthread run save-temps shared
-        static threads t time use-local-env x
+        Wall Wextra Werror Xarchive Xcompiler Xcudafe Xlinker Xnvlink allow-unsupported-compiler ar-bin c
+        ccbin compile compiler-bindir compiler-options cudart default-stream dryrun fPIC fopenmp
+        forward-unknown-to-host-compiler g host-linker-script keep keep-dir linker-options m64 machine march
+        nvlink-options o odir output-directory output-file pthread res-usage resource-usage run save-temps
+        shared static threads t time use-local-env v verbose x
     """,
     _USUAL: "O O0 O1 O2 O3 Os Ofast opt-level optimization optimize",
     _LINKED.format(mode="rdc"): "dc device-c device-link dlink rdc relocatable-device-code",
@@ -29,6 +32,18 @@ _FLAGS = {
     _UNANNOTATED: "default-device expt-relaxed-constexpr",
     _LAMBDAS: "expt-extended-lambda extended-lambda",
 }
+# The flags whose value is a flag of another program, as in `-Xptxas -v`.
+_PASSED_ON = [
+    "Xarchive",
+    "Xcompiler",
+    "Xcudafe",
+    "Xlinker",
+    "Xnvlink",
+    "Xptxas",
+    "compiler-options",
+    "linker-options",
+    "ptxas-options",
+]
 _MEANINGS = {flag: meaning for meaning, flags in _FLAGS.items() for flag in flags.split()}
 _NAMES = {
     "G": "debug",
@@ -54,6 +69,20 @@ _NAMES = {
 def bare(flag: str) -> str:
     """Return the name of a compiler flag without its hyphens and its value."""
     return flag.lstrip("-").partition("=")[0].strip().replace("_", "-")
+
+
+def with_values(words: Iterable[str], is_option: Callable[[str], bool]) -> list[str]:
+    """Join each flag of a command line with its value: `-std`, `c++20` gives `-std=c++20`."""
+    flags: list[str] = []
+    for word in words:
+        last = flags[-1] if flags else ""
+        is_complete = not last.startswith("-") or "=" in last
+        is_value = bare(last) in _PASSED_ON or not (word.startswith("-") or is_option(word))
+        if is_value and not is_complete:
+            flags[-1] = f"{last}={word}"
+        else:
+            flags.append(word)
+    return flags
 
 
 def option_meant(flag: str) -> str:

@@ -83,9 +83,10 @@ class CompileSettings:
 
     `Module` in `planning/unit_plan.py` inherits these fields. To add a key of [[source]] tables that can
     change compiled code, add a field to `SourceRule` and a field to `CompileSettings`, and merge the field's
-    values in `merged_with`. If only [[source]] tables have the new key, add an empty `ClassVar` to `Config`
-    and `ModuleRule`, as for `instantiate`. A row for the new key in `keys/ingredients.py` then adds the key
-    to cache keys, to records, to the lock file and to the messages of `explain`.
+    values in `merged_with`. `merged_with` also reads the field from `Config` and `ModuleRule`. If only
+    [[source]] tables can have the key, give these two classes an empty `ClassVar` with the key's name, as for
+    `instantiate`. Also add a row for the key of [[source]] tables to `keys/ingredients.py`, so that the key
+    is part of cache keys, records, the lock file and the messages of `explain`.
     """
 
     define: Macros = ()
@@ -180,9 +181,9 @@ class Config:
     def fronts(self, *, runs_producers: bool) -> set[str]:
         """Return the libraries (such as CuPy) whose calls may load kernels from the wheel.
 
-        If the project records calls, the result contains all libraries. To record a call of a library, the
-        wheel must already have the loader's file for this library. The result also contains all libraries if
-        the project has producers that do not run in this build.
+        If the project records calls, the result contains all libraries, because the loader's file for a
+        library also records the calls of this library. The result also contains all libraries if the project
+        has producers that do not run in this build.
         """
         is_unknown = bool(self.recorded) or (bool(self.producer) and not runs_producers)
         described = {rule.front for rule in self.source if rule.front}
@@ -191,7 +192,8 @@ class Config:
     def with_table(self, found: Problem) -> Problem:
         """Return a problem whose hint also names the table to which the user has to add the line.
 
-        A problem about a line of this table keeps its hint, because the hint corrects that line.
+        If the problem is about a line of this table, the hint does not change, because the user corrects this
+        line and does not add a line.
         """
         where, prefix, hint = found.where, f"under {self.place}: ", self.place.in_full(found.hint)
         is_in_table = where is not None and where.path == self.place.file and where != self.place.of()

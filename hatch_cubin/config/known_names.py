@@ -72,7 +72,7 @@ _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
 def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     """Return the TOML table at *path*, or an empty table if the table does not exist.
 
-    If the value at *path* is not a table, return an empty table too, because other code reports this mistake.
+    The result is also empty if the value at *path* is not a table, because other code reports this mistake.
     """
     value: Any = tables
     for key in path:

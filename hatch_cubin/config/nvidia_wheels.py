@@ -48,7 +48,7 @@ def without_headers(name: str) -> str | None:
 
 
 def requires_cuda_python(name: str) -> bool:
-    """Return whether a wheel with headers requires any version of cuda-python."""
+    """Return whether a wheel with headers requires cuda-python, but does not say which version."""
     return comparable_name(name) == "nvidia-cutlass"
 
 
@@ -76,5 +76,5 @@ def device_runtime(major: int) -> str:
 
 
 def may_be_device_runtime(entry: str) -> bool:
-    """Return whether an entry of `link` looks like a flag or path of nvcc for the device runtime."""
+    """Return whether an entry of `link` probably means CUDA's device runtime, such as `-lcudadevrt`."""
     return _DEVICE_RUNTIME.search(comparable_name(entry)) is not None

@@ -1,12 +1,12 @@
 """The options of ptxas that a project may set, and the values that each option accepts. Pure.
 
-The allowed options only change code and warnings. All other options are rejected: ptxas knows more options
-than its help shows, and some of these options create files.
+The allowed options can change the compiled code and the warnings, but cannot create files. Only known options
+are allowed, because ptxas has more options than its help shows, and some of these options create files.
 
-Measured with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5: each string of the array `ptxas-options`
-is one option. No release accepts an abbreviated name of an option, or several options in one string. If the
-value of an option is missing, ptxas takes the next string of the array as the value. ptxas reads a string
-without a hyphen as the name of a file.
+Measurements with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5 show that each string of the array
+`ptxas-options` is read as one option. No release accepts an abbreviated name of an option, or several options
+in one string. If the value of an option is missing, ptxas takes the next string of the array as the value.
+ptxas reads a string without a hyphen as the name of a file.
 """
 
 from __future__ import annotations
@@ -71,9 +71,10 @@ _REASONS = {
 
 
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
-    """Return a dict that maps each spelling of an option (long and short) to a value for this option.
+    """Return a dict that maps each spelling of an option, long and short, to the option's key in *names*.
 
-    *names* maps each value to a list of options that have this value.
+    A key of *names* is a kind of option, or a reason why hatch-cubin refuses options. The value of a key is a
+    text with the options of this kind, separated by blanks.
     """
     by_spelling: dict[str, str] = {}
     for value, group in names.items():
@@ -125,8 +126,8 @@ def check(option: str) -> str:
 def hint(option: str, *, alone: bool = False) -> str | None:
     """Return a hint for a wrong option of ptxas: the likely correct option, or where to find all options.
 
-    *alone* is true if the user wrote the option as a string and not as an element of an array. If this string
-    contains several options, the hint shows an array.
+    *alone* is true if the user wrote the option as a string and not as an element of an array. If *alone* is
+    true and *option* contains several options, the hint shows the options as an array.
     """
     name = option.partition("=")[0]
     if option in NVCC_PREFIXES:

@@ -100,7 +100,10 @@ class _Reader:
         return values
 
     def has_placeholder(self, key: str, value: object, path: tuple[str | int, ...]) -> bool:
-        """Report each "…" in the value of *key* that was copied from a hint; return whether there is one."""
+        """Report each placeholder "…" in the value of *key*; return whether the value has a placeholder.
+
+        Users copy placeholders from hints.
+        """
         placeholders = [*_placeholders(value, path)]
         for place, text in placeholders:
             what = f"{key}: {text!r} still contains a placeholder"
@@ -109,7 +112,7 @@ class _Reader:
         return bool(placeholders)
 
     def add(self, found: Problem, path: tuple[str | int, ...]) -> None:
-        """Add a problem with the line of the key at *path* to the list of problems."""
+        """Add a problem to the list of problems, and set its place to the line of the key at *path*."""
         where, what, hint = self.place.of(*path), _short_line(found.what), self.place.in_full(found.hint)
         self.problems.append(found._replace(what=what, where=where, hint=hint))
 
@@ -554,8 +557,8 @@ def _report_replaced_settings(
 ) -> None:
     """Report each setting that a later [[source]] table with the same `path` replaces.
 
-    A setting that a table with a different path replaces is not reported, because the first path may match
-    more sources.
+    A setting that a table with a different path replaces is not reported, because the setting may still count
+    for sources that only the first table matches.
     """
     from .toml_lines import literal, setting  # lazy import: needed only to report mistakes
 

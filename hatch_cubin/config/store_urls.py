@@ -54,6 +54,7 @@ def parse(value: object) -> Url:
 def is_here(url: Url) -> bool:
     """Return whether a remote store is on this machine.
 
-    Requests to a store on this machine cannot be intercepted.
+    Requests to a store on this machine do not pass through a network, so they need neither encryption nor a
+    proxy.
     """
     return url.host in {"localhost", "127.0.0.1", "[::1]"}

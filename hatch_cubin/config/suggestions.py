@@ -40,6 +40,7 @@ _ARRAYS = frozenset(
     }
 )
 _LONGEST = 100
+_LONGEST_LINE = 200
 _OFF = frozenset({"false", "no", "off", "0", "none"})
 _SWITCHES = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(_OFF, False)
 _STRINGS = frozenset(
@@ -69,7 +70,7 @@ _NO_CHOICE = re.compile(
     r"|auto.*|default|true|false|none|null|all|max.*|unlimited|inf.*|cores|cpus?|\$.*|0|-1", re.IGNORECASE
 )
 _MACRO = re.compile(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", re.ASCII)
-_NUMBER_OF_STD = re.compile(r"(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
+_NUMBER_OF_STD = re.compile(r"(?:-{0,2}std=)?(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
 _MODES = {"lto": ("lto", "link-time"), "rdc": ("rdc", "relocatable", "dc", "separable")}
 _VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.[*x])?")
 _WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the version of a PyTorch wheel: cu130
@@ -82,7 +83,7 @@ def line(key: str, value: object) -> str | None:
         meant = _meant(key, value)
     elsewhere = _flags_of_other_keys(value) if key == "options" else []
     if key == "options" and meant == {}:  # none of the flags is an option of NVRTC
-        return "; ".join(elsewhere) or "these flags would change nothing: leave them out"
+        return "; ".join(elsewhere) or "these flags would change nothing: leave 'options' out"
     if meant is not None:
         shown = _line(key, meant)
         return f"{'; '.join(elsewhere)}; for the other flags: {shown}" if shown and elsewhere else shown
@@ -98,7 +99,7 @@ def _line(key: str, meant: object) -> str | None:
         loads(shown)
     except (TypeError, ValueError):  # a date, or a number that has too many digits to be printed
         return None
-    return shown if shown.isprintable() and 0 < len(shown) <= _LONGEST else None
+    return shown if shown.isprintable() and 0 < len(shown) <= _LONGEST_LINE else None
 
 
 def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
@@ -162,7 +163,7 @@ def macro(key: str, values: Mapping[str, object], *, below: bool) -> str | None:
 
 
 def _separate_macros(name: str, value: object) -> Iterator[tuple[str, object]]:
-    """Yield the macro *name*, and each macro that an option -D in its value defines, with their values."""
+    """Yield the name and value of the macro *name*, and of each macro that an option -D in *value* sets."""
     if not isinstance(value, str):
         yield name, value
         return
@@ -347,16 +348,32 @@ def _define(value: object) -> dict[str, Any] | None:
 
 def _options(value: object) -> dict[str, Any] | None:
     """Return the options for pyproject.toml that have the same effect as flags of nvcc."""
-    items = value.split() if isinstance(value, str) else value
-    if not isinstance(items, list) or not items:
-        return None
-    if all(isinstance(item, dict) for item in items):  # an array of tables, in place of one table
+    items = value if isinstance(value, list) else []
+    if items and all(isinstance(item, dict) for item in items):  # an array of tables, in place of one table
         merged = {name: each for item in items for name, each in item.items()}
         return merged if _are_options(merged) else None
-    bare = [item for item in map(str, items) if not (item.startswith("-") and _other_meaning(item))]
-    matches = [re.fullmatch(r"-{0,2}([A-Za-z][\w-]*)(?:=(.*))?", item, re.ASCII) for item in bare]
-    named = {compiler_flags.option_meant(match[1]): _typed(match[2]) for match in matches if match}
-    return named if _are_options(named) and all(matches) else None
+    if not isinstance(value, (str, list)):
+        return None
+    found: dict[str, Any] = {}
+    for flag in _flags(value):
+        if flag.startswith("-") and _other_meaning(flag):
+            continue
+        match = re.fullmatch(r"-{0,2}([A-Za-z][\w-]*)(?:=(.*))?", flag, re.ASCII)
+        name = compiler_flags.option_meant(match[1]) if match else ""
+        if match is None or not _are_options([name]):
+            return None
+        given = _typed(match[2])
+        found[name] = [*found.get(name, []), given] if name == "ptxas-options" else given
+    corrected = [_correct_option(name, each) for name, each in found.items()]
+    return dict(filter(None, corrected)) if all(corrected) else None
+
+
+def _flags(value: object) -> list[str]:
+    """Return the flags of nvcc in a command line or a list, each with its value, as in `-std=c++20`."""
+    items = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
+    texts = map(str, items)
+    words = (word for text in texts for word in (text.split() if re.match(r"-[\w-]+\s", text) else [text]))
+    return compiler_flags.with_values(words, lambda word: _are_options([compiler_flags.option_meant(word)]))
 
 
 def _are_options(names: Iterable[str]) -> bool:
@@ -365,8 +382,7 @@ def _are_options(names: Iterable[str]) -> bool:
 
 def _flags_of_other_keys(value: object) -> list[str]:
     """Return hints for flags of nvcc that correspond to keys of pyproject.toml other than `options`."""
-    items = value.split() if isinstance(value, str) else value
-    flags = [str(item) for item in items if str(item).startswith("-")] if isinstance(items, list) else []
+    flags = [flag for flag in _flags(value) if flag.startswith("-")]
     meanings = (_other_meaning(each) for each in flags if not compiler_flags.has_no_effect(each))
     return [*dict.fromkeys(filter(None, meanings))]
 
@@ -383,7 +399,7 @@ def _typed(text: str | None) -> Any:
 
 
 def _variants(value: object) -> dict[str, list[Any]] | None:
-    """Return the values of each macro in `variants`, although `variants` was written in a wrong form."""
+    """Guess each macro's values from a `variants` in a wrong form; return None if this is impossible."""
     tables = value if isinstance(value, list) else [value]
     found: dict[str, list[Any]] = {}
     for table in tables:

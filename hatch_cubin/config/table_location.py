@@ -361,8 +361,8 @@ def _checked(root: Folder, table: Any, place: TableLocation) -> tuple[Mapping[st
 def _refuse_wrong_headers(root: Folder, place: TableLocation) -> None:
     """Raise ConfigError for tables with wrong headers that the user meant for hatch-cubin.
 
-    Wrong headers are misspelled headers, and shortened headers such as `[[source]]`, as the documentation
-    writes them.
+    The header of a table is wrong if it is misspelled, or if it is shortened to the form in the
+    documentation, such as `[[source]]`.
     """
     pyproject = _read(root, _PYPROJECT)
     wrong = [

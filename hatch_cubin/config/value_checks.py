@@ -60,7 +60,7 @@ class WrittenInstantiation(NamedTuple):
 class RefusedValueError(ValueError):
     """A check rejects a value for a reason that has its own error code.
 
-    If the reason does not have its own error code, a check raises a plain ValueError.
+    A check raises a plain ValueError if the reason for rejecting a value does not have its own error code.
     """
 
     def __init__(self, found: Problem, path: str | None = None) -> None:

@@ -239,9 +239,8 @@ def read_resources(data: bytes) -> dict[str, dict[str, int]]:
 def read_symbol_order(data: bytes) -> tuple[tuple[str, bool], ...]:
     """Return a cubin's symbols twice: in the order of the symbol table, then in the order of the sections.
 
-    Each item is the name of a symbol, and whether the symbol is a device function. Kernels are not device
-    functions. If a cubin has only kernels, no symbols are returned. Raise ValueError if the symbols cannot be
-    read.
+    Each item is the name of a symbol, and whether the symbol is a function but not a kernel. If a cubin has
+    only kernels, no symbols are returned. Raise ValueError if the symbols cannot be read.
     """
     with _refusing("is a damaged cubin"):
         symbols = [

@@ -146,8 +146,8 @@ def shape_conflicts(
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
     """Yield each symbol that two inputs of a link declare in ways that nvlink does not accept.
 
-    A dict for each symbol maps descriptions of declarations, such as "has 8 bytes", to the names of the
-    inputs.
+    With each symbol, yield a dict that maps each description of a declaration, such as "has 8 bytes", to the
+    names of the inputs that declare the symbol in this way.
     """
     having: dict[str, list[tuple[str, SymbolShape]]] = {}
     for name, symbols in inputs:
@@ -173,7 +173,10 @@ def _describe_size(size: int) -> str:
 
 
 def _describe_prototype(text: str) -> str:
-    """Describe a function's prototype: "#vib12" returns nothing, takes 4 bytes and a struct of 12 bytes."""
+    """Describe the prototype of a function.
+
+    The description of the prototype "#vib12" is "returns nothing and takes 4 bytes, a struct of 12 bytes".
+    """
     sizes = [
         _SIZE_NAMES.get(each) or f"a struct of {each[1:]} bytes" for each in re.findall(r"[vil]|b\d+", text)
     ]

@@ -110,9 +110,9 @@ def _arch_of_lto(data: bytes) -> str | None:
 
 
 def _strictest(number: int, parts: Iterable[ArchAndSuffix]) -> str:
-    """Return the arch of code that was linked from parts; *parts* are the archs of the parts.
+    """Return the arch of code that was linked from code for the archs *parts*.
 
-    *number*: the arch's number.
+    *number* is the number of the arch.
     """
     known: Collection[ArchAndSuffix] = {*parts}
     for each, suffix in sorted(known):

@@ -1,8 +1,8 @@
 """Explain a cache miss: find the cached unit with the most similar inputs, and list the differences.
 
 A unit is a module that is compiled for one arch. `keys/ingredients.py` lists all inputs of a compile, with
-their types and a sentence about each kind of difference. This module contains the comparison of two values of
-each input.
+their types and a sentence about each kind of difference. This module compares the value of each input of the
+cached unit with the value in the current unit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class NearestUnit(NamedTuple):
 
 
 def nearest_unit(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) -> NearestUnit | None:
-    """Return the most similar cached unit of a source with the same path or text; None if no unit has one.
+    """Return the cached unit that is most similar to the unit with the inputs *now*.
+
+    The source of the cached unit must have the same path or the same text. Return None if the cache has no
+    unit of a source with this path or text.
 
     *variant* contains the macros of the unit's variant, such as `BLOCK=64`.
     """

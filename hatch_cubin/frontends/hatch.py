@@ -123,8 +123,8 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def _warn_about_sdists(self, project: Project, *folders: str) -> None:
         """Warn if sdists would contain one of the *folders*, which are useful only in this source tree.
 
-        A hook that is configured only for wheels does not run for sdists, so the hook cannot exclude the
-        folders.
+        A hook that is configured only for wheels does not run for sdists, so the hook cannot exclude
+        *folders* from sdists.
         """
         if self.PLUGIN_NAME in self.build_config.build_config.get("hooks", {}):
             return

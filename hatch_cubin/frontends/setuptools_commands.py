@@ -175,7 +175,7 @@ class _Build(build):
 
 class _EggInfo(egg_info):
     def finalize_options(self) -> None:
-        """Report a wheel's requirements, which depend on packages that setuptools does not know earlier."""
+        """Report a wheel's build requirements, now that setuptools knows the packages of the project."""
         super().finalize_options()
         _report_requirements(self.distribution)
 
@@ -198,8 +198,8 @@ class _Sdist(sdist):
     def make_distribution(self) -> None:
         """Add the files that a build of the kernels needs, even if MANIFEST.in excludes them.
 
-        Files that are added earlier would also be in SOURCES.txt, and setuptools would then add them to
-        wheels.
+        If an earlier command of setuptools added these files, they would also be in SOURCES.txt, and
+        setuptools would then add them to wheels.
         """
         with reported(_print, _NOTHING_BUILT):
             project = _project(self.distribution)

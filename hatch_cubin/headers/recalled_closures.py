@@ -4,10 +4,10 @@ Every build reads the project's own files and follows their includes. If the pro
 included header, a build searches folders outside the project (toolkit and wheels) and records the result of
 the search. The result of the search depends on the includes and macros in the project's files, on the macros
 in the project's configuration, on the search path, and on the files outside the project. A recorded result of
-the search for headers is valid under two conditions. First, each path outside the project at which the search
-looked has the same content as before, or is still missing. Second, each path in the project at which a header
-outside the project found no file is still missing. If all files of a folder have the same size, times and
-inode as before, the files are not read again.
+the search for headers is valid only if each path outside the project at which the search looked has the same
+content as before, or is still missing. A header outside the project may also have looked for a file in the
+project. If this file was missing, the recorded result is valid only if the file is still missing. If all
+files of a folder have the same size, times and inode as before, the files are not read again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ class WalkStart(NamedTuple):
 
 
 class _KnownSearchPath(NamedTuple):
-    """A search path: its name, its folders outside the project, and whether its recorded facts are valid."""
+    """A search path for headers: its name, and its folders outside the project.
+
+    *is_valid* is true if the results of searches that earlier builds recorded are still valid.
+    """
 
     name: str
     folders: list[OutsideFolder]
@@ -130,7 +133,7 @@ class RecalledClosures:
                     folder.add(relative, content)
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
-        """Return whether files that outside headers did not find in the project are still missing there."""
+        """Return whether files that headers outside the project tried to include are still missing in it."""
         if self._still_absent is None:
             tried = [*map(tuple, json.loads(self._take_line(_TRIED) or "[]"))]
             try:
@@ -248,8 +251,8 @@ class RecalledClosures:
     def _state_of(self, root: SearchFolder, folder: OutsideFolder) -> str:
         """Return one digest of the states (size, times and so on) of all files of a folder.
 
-        If a file was written so recently that its times do not prove that it is unchanged, return the
-        recorded digest, or an empty text.
+        If a file was written so recently that another edit could leave its times unchanged, a new digest
+        would be unreliable: return the digest that an earlier build recorded, or an empty text.
         """
         if disk.are_settled(folder.states.values(), self._began):
             return _lines_digest(folder.states[path] for path in _contents_by_path(folder))
@@ -275,7 +278,7 @@ def _files_digest(files: Mapping[str, str]) -> str:
 
 
 def _contents_by_path(folder: OutsideFolder) -> dict[str, str]:
-    """Return the digest of the file at each path in a folder that the build looked up.
+    """Return the digests of files in *folder*, by path, for all paths that the build looked up.
 
     The digest is replaced by a marker if the file was not read, and is empty if the file is missing.
     """

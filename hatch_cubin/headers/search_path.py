@@ -81,8 +81,8 @@ def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> li
     headers.
 
     The shims are hatch-cubin's replacements for headers of the host's standard library, which many sources
-    include although NVRTC does not provide these headers. Another shim replaces cuda.h, which declares host
-    functions.
+    include although NVRTC does not provide these headers. One more shim replaces CUDA's own header cuda.h,
+    because the original cuda.h declares functions of the host.
     """
     roots = []
     look = _bundled_headers if unpacks else _bundled_headers_before
@@ -154,7 +154,7 @@ def is_shared(root: SearchFolder) -> bool:
 
 
 def _install_paths(files: Iterable[str]) -> Iterator[str]:
-    """Yield the paths in site-packages at which headers with these logical names may be installed."""
+    """Yield for each of *files* (logical names of headers) the paths in site-packages where it may be."""
     for logical in files:
         place = logical.partition("/")[2]
         yield from (place, f"nvidia/{place}")

@@ -32,7 +32,10 @@ def with_folders_of_cupy(folders: Sequence[SearchFolder]) -> tuple[SearchFolder,
 
 
 def host_struct_problems(modules: Mapping[Module, Closure], config: Config) -> dict[Module, Problem]:
-    """Return a problem for each module whose kernels take structs that the user's release of CuPy fills."""
+    """Return a problem for each module that uses structs which differ between releases of CuPy.
+
+    At run time, the release of CuPy that the user has installed fills these structs.
+    """
     problems = {}
     for module, closure in modules.items():
         text = module.source.text

@@ -56,7 +56,10 @@ class EditedHeaders:
 
 
 def _state(file: Path) -> _State | None:
-    """Return facts about a file that each write changes, even if a tool resets the modification time."""
+    """Return the inode number, size and times of a file; None if the file cannot be found.
+
+    Each write changes at least one of these values, even if a tool resets the modification time.
+    """
     try:
         status = os.stat(file)
     except OSError:
@@ -65,8 +68,9 @@ def _state(file: Path) -> _State | None:
 
 
 def header_stamps(project: Project, job: Job) -> list[str]:
-    """Return one text for each project header of *job*; the text changes when the header is written.
+    """Return a stamp for each project header of *job*; the stamp changes whenever the header is written.
 
-    The text of a header changes even if the same bytes are written.
+    The stamp contains the header's inode, size and times, so it changes even if the same bytes are written
+    again.
     """
     return [str(_state(project.tree.disk_path(path))) for path in own_files(job.closure)]

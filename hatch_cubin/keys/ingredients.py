@@ -73,7 +73,10 @@ class UnitInputs(NamedTuple):
 
 
 class DigestPositions(NamedTuple):
-    """The position of an input in the digest of a cache key, for each compiler; None for no position."""
+    """For each compiler: the position of an input in the list of inputs whose digest is the cache key.
+
+    A position is None if the compiler's cache key does not contain the input.
+    """
 
     nvrtc: int | None = _LAST
     ptxas: int | None = _LAST
@@ -81,16 +84,19 @@ class DigestPositions(NamedTuple):
 
     @property
     def tileiras(self) -> int | None:
-        """The position for Tile IR is that for PTX, because Tile IR and PTX are both assembled."""
+        """The position of the input in the digest of keys for tileiras.
+
+        The position is the same as for ptxas, because both tools are assemblers.
+        """
         return self.ptxas
 
 
 class Ingredient(NamedTuple):
     """One row of the list of inputs: an input that can change compiled results.
 
-    A row for a setting of the project's configuration needs the first three fields and *settings*. The
-    function *value* must return None for units without this input, because any other value would change the
-    cache keys of these units.
+    If the input is a setting of the project's configuration, its row sets *name*, *value*, *sentences* and
+    *settings*. The function *value* must return None for units without this input, because any other value
+    would change the cache keys of these units.
     """
 
     name: str  # the name of the input in cache records.
@@ -147,7 +153,8 @@ def _source(unit_inputs: UnitInputs) -> str:
 def _assembled(unit_inputs: UnitInputs) -> str | None:
     """Return the arch for which ptxas assembles NVRTC's PTX as a check; None for other results.
 
-    The arch is an input because earlier versions of hatch-cubin cached PTX that was never assembled.
+    The arch is part of the cache key, so that builds do not use PTX that earlier versions of hatch-cubin
+    cached without this check.
     """
     is_made = unit_inputs.unit.arch.is_ptx and unit_inputs.tool == NVRTC
     return str(unit_inputs.unit.arch.real) if is_made else None
@@ -480,7 +487,7 @@ INGREDIENTS: Sequence[Ingredient] = (
 
 
 def _in_order(tool: str) -> list[Ingredient]:
-    """Return the inputs that the digest of a tool's cache keys covers, in the order of the digest."""
+    """Return the inputs in the cache keys for a tool, in the order in which the inputs enter the digest."""
     positioned = [(position, each) for each in INGREDIENTS if (position := getattr(each.positions, tool))]
     return [each for _position, each in sorted(positioned, key=operator.itemgetter(0))]
 

@@ -77,7 +77,7 @@ class Job:
 
     @property
     def request(self) -> Request:
-        """The requirements for the unit's result from a compile, the cache or a remote store."""
+        """The requirements that the unit's compiled result must meet, even if it comes from a cache."""
         return request_of(self.unit)
 
 
@@ -281,9 +281,8 @@ def expand(
 def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool = False) -> list[str]:
     """Return every file that a build of the kernels can read: sources, headers and linked files.
 
-    The path of a header outside the project begins with `../`. If *by_name* is true, the result does not
-    contain headers that only a computed include (`#include MACRO`) could mean, because no include names these
-    headers.
+    The path of a header outside the project begins with `../`. If *by_name* is true, leave out files that the
+    package may read at run time, and headers that only an `#include MACRO` may include.
     """
     finder = _HeaderFinder(project, None, Recall(None))
     modules = _modules(project, sources, lambda _specs: ())
@@ -499,7 +498,7 @@ class _HeaderFinder:
         return wheels_at(closure.files, self._unrequired) if self._unrequired else {}
 
     def _needs_shared_folders(self, closure: Closure, search: Iterable[SearchFolder]) -> bool:
-        """Return whether a missing header is in a required wheel, in a folder that NVIDIA's wheels share."""
+        """Return whether NVIDIA's shared folders contain a required wheel's header that *closure* needs."""
         shared = [root for root in search if is_shared(root)]
         pairs = ((root, name) for root in shared for name in closure.missing)
         found = (f"{root.logical}/{name}" for root, name in pairs if (root.path / name).is_file())

@@ -153,7 +153,7 @@ def _recall(project: Project, kind: str, installed: Installation | None) -> Reca
 def _signature_settings(project: Project) -> tuple[str, ...]:
     """Return the trusted keys, and whether signatures are required.
 
-    These settings decide which results a build uses.
+    Recorded facts depend on the trusted keys, because the keys decide which cached results a build uses.
     """
     keys = project.config.trusted_keys
     return (f"{REQUIRE_SIGNED}={project.is_switched_on(REQUIRE_SIGNED)}", *sorted(keys)) if keys else ()

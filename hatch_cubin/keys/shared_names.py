@@ -41,7 +41,10 @@ def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
 
 
 def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Iterator[Problem]:
-    """Yield a problem for each source that can be excluded: it has a shared name, and defines no kernel."""
+    """Yield a problem for each source without kernels that has the same name as another source.
+
+    The hint excludes the source without kernels, so that only one source has the name.
+    """
     alone = [same for same in shared if not any(module.link for module in same)]
     needless = [module for same in alone for module in same if _makes_no_kernel(module)]
     needless.sort(key=lambda module: module.source.path)

@@ -15,7 +15,7 @@
 
 Nothing is compiled here. The driver translates shipped PTX, but only if no cubin fits.
 
-This file finds kernels and verifies their bytes. It imports the files beside it when it needs them.
+This file finds kernels and verifies their bytes. The loader's other files are imported when needed.
 """
 
 # Importing the package imports this file, so slow modules such as json are imported later.
@@ -58,7 +58,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 __path__ = [_HERE]  # absolute: the current directory may change
 _NAME = __name__
 _TEGRA = frozenset({53, 62, 72, 87, 101, 110})
-_UNSET: "Any" = object()  # a default that differs from None
+_UNSET: "Any" = object()
 _read_only = type(type.__dict__)  # types.MappingProxyType
 
 
@@ -83,7 +83,7 @@ class CubinStaleWarning(UserWarning):
 
 
 class _Value:
-    """A result that can be copied and pickled. Results with equal contents are equal."""
+    """A result that can be copied, pickled and compared by its contents."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._contents() == self._contents()
@@ -107,7 +107,7 @@ class _Named(dict):  # type: ignore[type-arg]
 class Entry(_Value):
     """The compiled code of a module for one arch, and the rule that chose it.
 
-    The code is a file, or a part of a *block*. For a part of a block, *file* and *path* are None.
+    *file* and *path* are None if the code is in a *block*, a file with the code of several modules.
     """
 
     def __init__(
@@ -227,13 +227,17 @@ def archs() -> "tuple[str, ...]":
 
 
 def is_available(kernel: "_AnyName | None" = None, *, strict: "bool | None" = None) -> bool:
-    """Return whether a driver and a device exist. Never raise an error, or start CUDA in this process.
+    """Return whether a driver and a device exist, without starting CUDA in this process.
 
-    *kernel*: the name of a kernel or module that must run on each GPU of this machine. *strict*: this kernel,
-    or all kernels, must run without translation. A driver must answer in five seconds.
+    If *kernel* is given, this kernel or module must run on each GPU; a wrong name is an error. With *strict*,
+    the kernel must run without PTX; if no *kernel* is given, all kernels must. The result is False if the
+    driver does not answer in five seconds.
     """
+    _check_name("" if kernel is None else kernel)
     try:
         return bool(_part("_loading").is_available(kernel, strict))
+    except CubinNotFoundError:
+        raise
     except Exception:
         return False
 
@@ -261,10 +265,10 @@ _RULES = "exact, arch-specific", "family", "exact", "same major, lower minor", "
 
 
 def select(cc: int, driver: "int | None", shipped: "Iterable[tuple[str, int]]") -> "tuple[str, str] | None":
-    """Return the arch to load on capability *cc* (9.0 is 90), and the rule, or None if no arch fits.
+    """Return the arch to load on capability *cc* (9.0 is 90) and the rule that chose it; None if none fits.
 
     *shipped* has (arch, min_driver) pairs. *driver* is a number of `cuDriverGetVersion`, or None for any
-    driver. The published table of rules describes this function.
+    driver. hatch-cubin's documentation has a table of the rules.
     """
     fitting = []
     for arch, min_driver in shipped:
@@ -317,7 +321,7 @@ def _is_word(char: str) -> bool:
 def _macro_texts(variant: "Mapping[str, Any] | None", macros: "Mapping[str, Any]") -> "dict[str, str]":
     if variant is not None:
         if not hasattr(variant, "keys") or not all(isinstance(key, str) for key in variant):
-            raise TypeError(_message(f"variant must be a mapping like {{'BLOCK': 256}}, not {variant!r:.80}"))
+            _reject(TypeError, "variant must be a mapping like {'BLOCK': 256}", variant)
         if twice := variant.keys() & macros.keys():
             raise TypeError(_message(f"the macro {min(twice)!r} is both in variant= and an argument"))
         macros = {**variant, **macros}
@@ -339,8 +343,9 @@ def _resolve(name: "Any", module: "Any", macros: "dict[str, str]") -> "tuple[_Mo
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
-        what = f"the name of a kernel or module must be a string, not {name!r:.80}"
-        raise TypeError(_message(f"{what}; a device needs device="))
+        several = isinstance(name, (list, tuple))
+        hint = "; only preload(*names) takes several" if several else "; a device needs device="
+        _reject(TypeError, "the name of a kernel or module must be a string", name, hint)
 
 
 def _search(
@@ -383,17 +388,16 @@ def _choose(
     driver: "int | None",
     strict: "bool | None" = None,
 ) -> Entry:
-    major, minor = cc
-    layer = _layer()
-    entry = layer.replaced.get(found.name) or found.chosen.get((kernel_name, major, minor, driver))
+    layer, key = _layer(), (kernel_name, *cc, driver)
+    entry = layer.replaced.get(found.name) or found.chosen.get(key)
     if entry is None:
         entries = _entries_with(found, kernel_name)
-        chosen = select(major * 10 + minor, driver, [(each.arch, each.min_driver) for each in entries])
+        chosen = select(cc[0] * 10 + cc[1], driver, [(each.arch, each.min_driver) for each in entries])
         if chosen is None:
             raise CubinNotFoundError(_part("_debugging").nothing_fits(found, kernel_name, cc, driver))
         arch, rule = chosen
         entry = Entry(found, found.fields[arch], rule)
-        entry = found.chosen.setdefault((kernel_name, major, minor, driver), entry)
+        entry = found.chosen.setdefault(key, entry)
     if entry.kind == "ptx" and (layer.strict if strict is None else strict):
         raise CubinNotFoundError(_part("_debugging").would_be_translated(found, kernel_name, entry, cc))
     return entry
@@ -407,15 +411,13 @@ def _check_gpu(cc: "Any", driver: "Any", device: "Any") -> None:
     if cc is not None:
         is_pair = isinstance(cc, tuple) and len(cc) == 2 and all(map(_is_integer, cc))
         if not is_pair or not (0 < cc[0] < 50 and 0 <= cc[1] <= 9):  # (90, 0) is a mistake for (9, 0)
-            wrong = _message(f"cc must be a pair of numbers such as (9, 0), not {cc!r:.80}")
-            raise ValueError(wrong) if is_pair else TypeError(wrong)
+            _reject(ValueError if is_pair else TypeError, "cc must be a pair of numbers such as (9, 0)", cc)
         if device is not None:
             raise TypeError(_message("give cc or device, but not both"))
     is_number = _is_integer(driver)
     if driver is not None and driver is not _UNSET and not (is_number and 1000 <= driver < 100_000):
-        what = "driver must be a number of cuDriverGetVersion (13.0 is 13000) or None"
-        wrong = _message(f"{what}, not {driver!r:.80}")
-        raise ValueError(wrong) if is_number else TypeError(wrong)
+        kind = ValueError if is_number else TypeError
+        _reject(kind, "driver must be a number of cuDriverGetVersion (13.0 is 13000) or None", driver)
 
 
 def _is_integer(value: object) -> bool:
@@ -595,7 +597,7 @@ class _Manifest:
         yield from map(self._parsed, lines.splitlines())
 
     def _run(self, start: bytes) -> "list[_Module]":
-        """Return the modules whose lines begin with *start*. The lines before and after are checked too."""
+        """Return the modules whose lines begin with *start*. Check the lines around them for damage."""
         at = self._first(start, self._modules_at, self._tail_at)
         if at > self._modules_at:
             self._split(self._line(self.data.rfind(b"\n", self._modules_at, at)))
@@ -664,10 +666,9 @@ _companions: "dict[str, tuple[str, Any]]" = {}  # each companion's folder and im
 def _file_data(path: str, size: "int | None" = None) -> bytes:
     try:
         found = _plain_size(path)
-        if size is None and found > _LARGEST:
-            _damaged(path, f"it has {found} bytes, more than allowed")
-        if size is not None and found > size:
-            _damaged(path, f"it has {found} bytes, but the manifest says {size}")
+        limit = _LARGEST if size is None else size
+        if found > limit:
+            _damaged(path, f"it has {found} bytes, more than {limit}")
         return _read(path, found)
     except (FileNotFoundError, NotADirectoryError) as exc:
         return _archived(path, exc)
@@ -703,7 +704,7 @@ def _plain_size(path: str) -> int:
 
 
 def _read(path: str, size: int) -> bytes:
-    """Return a file's bytes: one byte more than *size* if the file has grown."""
+    """Return a file's bytes, but only *size* + 1 bytes if the file has grown."""
     if not size:  # empty files of /proc may block
         return b""
     descriptor, data = _opened(path), b""  # faster than a file object
@@ -742,7 +743,7 @@ _fork_lock: "list[Any]" = []
 def _part(name: str) -> "Any":
     """Return another file of the loader as a module.
 
-    The import holds no lock, which a child process that is forked at this moment would wait for forever.
+    The import takes no lock: a child process that is forked during the import could never get the lock.
     """
     found = _parts.get(name)
     return _parts.setdefault(name, _new_part(name)) if found is None else found  # another thread may be first
@@ -819,7 +820,7 @@ def _sha256(data: bytes) -> str:
 
 
 def _checked(data: bytes, name: bytes = b"") -> "bytes | None":
-    """Return the data after its checksum, or None if the checksum is wrong."""
+    """Return *data* without its leading checksum; None if the checksum is wrong."""
     body = data[_CHECKED:]
     return body if data[:_CHECKED] == b'{"check":"%b",' % _sha256(name + body).encode() else None
 
@@ -835,10 +836,7 @@ _plain_left = [1 << 16]  # how many characters may still be parsed without json
 
 
 def _loads(text: str) -> "Any":
-    """Return the value of a JSON text.
-
-    Short texts without escapes and spaces are parsed without json, because importing json is slow.
-    """
+    """Return the value of a JSON text. Short plain texts are parsed without json: importing it is slow."""
     plain = text.rstrip("\n")
     if "json" not in sys.modules and len(text) <= _plain_left[0] and "\\" not in text and plain.isprintable():
         _plain_left[0] -= len(text)
@@ -852,7 +850,7 @@ def _loads(text: str) -> "Any":
 
 
 def _plain(text: str, at: int) -> "tuple[Any, int]":
-    """Return the JSON value at an offset of such a plain text, and its end."""
+    """Return the JSON value at an offset of a text without escapes, and the value's end."""
     first = text[at]
     if first == '"':
         end = text.index('"', at + 1)
@@ -913,6 +911,10 @@ def _damaged(file: str, how: str, cause: "BaseException | None" = None) -> "NoRe
     raise CubinDamagedError(_message(what)) from cause
 
 
+def _reject(kind: "type[Exception]", what: str, value: object, hint: str = "") -> "NoReturn":
+    raise kind(_message(f"{what}, not {value!r:.80}{hint}")) from None
+
+
 def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     known = header or next((manifest.header for manifest in _layer().manifests[:1]), {})
     maker = known.get("generator")
@@ -920,4 +922,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "05a84636987e8343"  # the same in all files of one version
+__build__ = "32f3044f48213a6c"  # the same in all files of one version

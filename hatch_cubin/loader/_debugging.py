@@ -1,5 +1,5 @@
 # A part of hatch-cubin's loader (Apache-2.0): see __init__.py.
-"""Help with mistakes: error messages, `check_arguments`, and `use`."""
+"""Error messages, and functions for tests: `check_arguments`, `use`."""
 
 import os
 import sys
@@ -29,6 +29,7 @@ from . import (
     _parts,
     _plain_size,
     _read,
+    _reject,
     _resolve,
     _sha256,
     _typed,
@@ -39,6 +40,7 @@ from . import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import difflib
+    import re
     from collections.abc import Iterable, Mapping, Sequence
     from os import PathLike
     from typing import Any, NoReturn, TypeAlias
@@ -55,7 +57,8 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
     if name in known:  # so the order is wrong
         _damaged("manifest.json", "its lines are not in order")
-    guess = _guess(name, known) or f"there are {len(known)} names: {', '.join(map(repr, known[:20]))}"
+    more = ", …" * (len(known) > 20)
+    guess = _guess(name, known) or f"the bundle has {', '.join(map(repr, known[:20])) or 'nothing'}{more}"
     if "<" in name:
         guess = f"only template instances in 'instantiate' are built; {guess}"
     return _message(f"no kernel or module {name!r}; {guess}")
@@ -64,6 +67,8 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
 def _guess(name: str, known: "Iterable[str]") -> str:
     lower = {each.lower(): repr(each) for each in known}
     close = _import("difflib").get_close_matches(name.lower(), lower, n=3)
+    start = os.path.basename(name.lower()).partition(".")[0]  # of a template or a file
+    close = close or [each for each in lower if start and each.startswith(start)][:3]
     return f"did you mean {' or '.join(map(lower.__getitem__, close))}?" if close else ""
 
 
@@ -78,13 +83,14 @@ def refuse_choice(
     what = f"no kernel or module {name!r}{details}"
     known = {key for each in candidates for key in each.variant}
     if wrong := sorted(macros.keys() - known):
-        other = "module, variant or device (in find() and read() also cc or driver)"
         guess = _guess(wrong[0], known) or "arguments of a kernel have no names"
-        what = f"{wrong[0]!r} is neither a macro of {name!r} nor {other}; {guess}"
+        if wrong[0] in ("cc", "driver"):
+            guess = "only find() and read() take it"
+        what = f"{wrong[0]!r} is neither a macro of {name!r} nor module, variant or device; {guess}"
     if fitting:
         what = f"{name!r}{details} is ambiguous: add module= or the variant's macros, or name a module"
     listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
-    raise CubinNotFoundError(_message(f"{what}; there are {listed}"))
+    raise CubinNotFoundError(_message(f"{what}; modules: {listed}"))
 
 
 def one_kernel(found: "_Module") -> str:
@@ -156,14 +162,11 @@ class Parameter(_Value):
         self.type = spelled
 
     def __str__(self) -> str:
-        return self.type or f"{self.size} bytes"
+        return self.type or _count(self.size, "byte")
 
 
 _REAL = {"float": "float32", "double": "float64", "half": "float16", "__half": "float16"}
-_SIZED = ("int8_t", "int16_t", "int32_t", "int64_t")
-_WHOLE = frozenset(
-    {"bool", "char", "short", "int", "long", "signed", "unsigned", "size_t", "intptr_t", "uintptr_t"}
-)
+_WHOLE = "(bool|char|short|int|long|signed|unsigned|size_t)( .*)?|u?int(8|16|32|64|ptr)_t"
 
 
 def parameters_of(entry: "Entry") -> "dict[str, tuple[Parameter, ...]]":
@@ -199,7 +202,7 @@ def check_arguments(
 ) -> None:
     """Raise a TypeError if these arguments do not fit a kernel in one of its files. For tests.
 
-    Pass the arguments of `launch`. The kernel is not launched, and CUDA is not imported.
+    The kernel is not launched, and CUDA is not imported.
     """
     found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
     _check(found, kernel_name or one_kernel(found), arguments)
@@ -207,8 +210,7 @@ def check_arguments(
 
 def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> None:
     if found.name in _layer().replaced:
-        what = f"the parameters of {kernel_name!r} are unknown in code that was given to use()"
-        raise CubinError(_message(what))
+        raise CubinError(_message(f"the parameters of {kernel_name!r} are unknown in code given to use()"))
     takes = [each.parameters.get(kernel_name) for each in _entries_with(found, kernel_name)]
     known = {repr(each): each for each in takes if each is not None}  # usually one for all archs
     if not known:
@@ -226,8 +228,7 @@ def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> 
 def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") -> "list[str]":
     if len(arguments) != len(parameters):
         packed = ", packed into one: unpack it" * isinstance((*arguments, 0)[0], (tuple, list))
-        count = f"{len(parameters)} argument{'s' * (len(parameters) != 1)}"
-        return [f"needs {count}, not {len(arguments)}{packed}"]
+        return [f"needs {_count(len(parameters), 'argument')}, not {len(arguments)}{packed}"]
     wrong = []
     for number, (argument, parameter) in enumerate(zip(arguments, parameters, strict=True), 1):
         size, kind = _passed(argument)
@@ -238,10 +239,14 @@ def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") 
             wrong.append(f"{which} {kind}")
         elif size != parameter.size:
             where = f"but {spelled or 'the parameter'} has {parameter.size}"
-            wrong.append(f"{which} is passed as {size} bytes, {where}{_fitting(parameter)}")
+            wrong.append(f"{which} is passed as {_count(size, 'byte')}, {where}{_fitting(parameter)}")
         elif not _is_meant(kind, spelled):
             wrong.append(f"{which} is not of type {spelled}{_fitting(parameter)}")
     return wrong
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def _passed(argument: "Any") -> "tuple[int, str]":
@@ -264,10 +269,8 @@ def _passed(argument: "Any") -> "tuple[int, str]":
     except TypeError:
         size = 0
     code = getattr(argument, "_type_", None)
-    if not isinstance(code, str):  # arrays and pointers have a class here
-        code = "V"
-    kinds = ("f", "fdg"), ("b", "?"), ("P", "PzZ"), ("V", "V")
-    kind = next((kind for kind, codes in kinds if code in codes), "i")
+    kinds = dict(zip("fdg?PzZ", "fffbPPP", strict=True))
+    kind = kinds.get(code, "i") if isinstance(code, str) else "V"
     return (size, kind) if size else (0, "cannot be passed to a kernel")
 
 
@@ -284,7 +287,7 @@ def _is_meant(kind: str, spelled: str) -> bool:
     plain = _plain_type(spelled)
     if plain in _REAL:
         return kind == "f"
-    return kind in "biuP" if _is_whole(plain) else True
+    return not _is_whole(plain) or kind in "biuP"
 
 
 def _fitting(parameter: Parameter) -> str:
@@ -303,14 +306,14 @@ def _plain_type(spelled: str) -> str:
 
 
 def _is_whole(plain: str) -> bool:
-    return plain.partition(" ")[0] in _WHOLE or plain.lstrip("u") in _SIZED
+    return _import("re").fullmatch(_WHOLE, plain) is not None
 
 
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "551ce575085c930e0ee382819e52ce6e6e2d1337d410dd1d66e9e1470c8d093e",
-    "_split": "3c9cc255b2808b8bc6b962f735aeb7539fc585e0389be1672b15027fc47431de",
+    "_packs": "28a7ec799d554df29886899c81428256004d3c046fe130f7a859fa961beba0e3",
+    "_split": "03b39ad18767f58fb8d10d809160d6184d47dda98449670f7472c48d4d68a0a2",
 }
 
 
@@ -334,7 +337,7 @@ def use(
 ) -> _Used:
     """Use the bundle in another folder, in this whole process. For tests and debugging.
 
-    A mapping replaces the code of modules, for all devices. Its keys are names of modules or kernels, its
+    A mapping as *what* replaces modules' code for all devices. Its keys are names of modules or kernels, its
     values bytes or cuda.core's `ObjectCode`. None means the package's own bundle.
     With *strict*, kernels that the driver would have to translate are not found. None keeps the setting.
     To undo this call, use the result in a `with` block, or call its `close()`.
@@ -346,7 +349,7 @@ def use(
 
 def _new_layer(what: "Any", strict: "bool | None") -> _Used:
     if strict not in (None, False, True):
-        raise TypeError(_message(f"strict is a bool or None, not {strict!r:.80}"))
+        _reject(TypeError, "strict is a bool or None", strict)
     below = _layer()
     strict = below.strict if strict is None else strict
     if what is _UNSET:
@@ -355,12 +358,11 @@ def _new_layer(what: "Any", strict: "bool | None") -> _Used:
         return _Used(_HERE, _own[0].manifests, {}, strict=strict)
     if isinstance(what, (str, os.PathLike)):
         return _layer_of(os.path.abspath(os.fsdecode(what)), strict=strict)
-    if hasattr(what, "items"):
-        given = [_replacement(*_resolve(name, None, {}), _code(name, code)) for name, code in what.items()]
-        replaced = {entry.module: entry for entry in given}
-        return _Used(below.folder, below.manifests, {**below.replaced, **replaced}, strict=strict)
-    what = f"use() takes a bundle's folder, a mapping of names to code, or None, not {what!r:.80}"
-    raise TypeError(_message(what))
+    if not hasattr(what, "items"):
+        _reject(TypeError, "use() takes a bundle's folder, a mapping of names to code, or None", what)
+    given = [_replacement(*_resolve(name, None, {}), _code(name, code)) for name, code in what.items()]
+    replaced = {entry.module: entry for entry in given}
+    return _Used(below.folder, below.manifests, {**below.replaced, **replaced}, strict=strict)
 
 
 def _layer_of(folder: str, *, strict: bool) -> "_Used":
@@ -407,8 +409,7 @@ def _code(name: str, given: "Any") -> bytes:
     try:
         return bytes(memoryview(data))
     except TypeError:
-        what = f"the code for {name!r} must be bytes or a cuda.core ObjectCode, not {given!r:.80}"
-        raise TypeError(_message(what)) from None
+        _reject(TypeError, f"the code for {name!r} must be bytes or a cuda.core ObjectCode", given)
 
 
 def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> Entry:
@@ -421,11 +422,10 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
         kind, start, words = "ptx", "", data.translate(bytes.maketrans(b"({", b"  ")).split()
         is_whole = b".version" in words
     if not is_whole or not any((start + found.kernels[name]).encode() in words for name in names):
-        one = " or ".join(names)
-        what = f"the code for {found.name!r} must be a whole cubin or PTX that defines {one}"
+        what = f"the code for {found.name!r} must be a whole cubin or PTX that defines {' or '.join(names)}"
         raise ValueError(_message(what))
     fields = {"arch": "", "kind": kind, "size": len(data), "sha256": _sha256(data), "min_driver": 0}
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "05a84636987e8343"
+__build__ = "32f3044f48213a6c"

@@ -68,7 +68,7 @@ class Call:
 
     @property
     def key(self) -> "str | None":
-        """The key of the text and the options, or None if no key has one of the options."""
+        """The key of the text and the options, or None if one of the options cannot be part of a key."""
         if not self._keys:
             try:
                 self._keys.append(_part("_text_key").text_key(self.front, self.options, self.text))
@@ -90,7 +90,7 @@ class Call:
         return ""
 
     def entry_for(self, capability: "tuple[int, int]", driver: "int | None") -> "tuple[_Module, Entry]":
-        """Return the text's module, and its entry for a GPU. CubinNotFoundError if there is none."""
+        """Return the text's module and its entry for a GPU. CubinNotFoundError if one of them is missing."""
         found = _manifest().module(f"{self.front}:{self.key}")
         if found is None:
             raise CubinNotFoundError("the package does not have this text any more")
@@ -99,7 +99,7 @@ class Call:
     def report(self, reason: str, key: "str | None" = None) -> None:
         """Warn that the library compiles this text, or raise an error if nothing may be compiled.
 
-        *key*: the key under which a build could compile the text, if this would have changed the result.
+        *key*: the text's key, if a build that compiles the text would prevent this run-time compile.
         """
         reason = reason.removeprefix(f"{_NAME}: ")
         if self.key is not None:
@@ -142,7 +142,7 @@ def _depth_of_caller() -> int:
 
 
 def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -> None:
-    """Write a call into a folder, under a name that only this call has."""
+    """Write a file that describes a call into a folder. Only this call has the name of the file."""
     fields = {**vars(warning), "key": key, "package": _NAME}
     data = _import("json").dumps(fields, sort_keys=True).encode()
     path = os.path.join(folder, f"{_import('hashlib').sha256(data).hexdigest()}.json")
@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "05a84636987e8343"
+__build__ = "32f3044f48213a6c"

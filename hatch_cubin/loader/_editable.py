@@ -164,7 +164,10 @@ def retry(call: "Callable[[], Any]", error: CubinError) -> "Any":
 
 
 def _may_be_rebuild(error: CubinError) -> bool:
-    """Return whether a running build can cause this error. On Windows, a build makes files unreadable."""
+    """Return whether a running build can cause this error.
+
+    On Windows, a file cannot be read while a build replaces the file.
+    """
     if isinstance(error, CubinDamagedError):
         return True
     return sys.platform == "win32" and isinstance(error.__cause__, PermissionError)
@@ -185,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "05a84636987e8343"
+__build__ = "32f3044f48213a6c"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "05a84636987e8343"
+__build__ = "32f3044f48213a6c"

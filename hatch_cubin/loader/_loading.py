@@ -24,8 +24,8 @@ from . import (
     _manifest,
     _message,
     _modules_named,
-    _no_fork,
     _part,
+    _reject,
     _resolve,
     _retry_during_rebuild,
     _Value,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, NoReturn, TypeAlias
 
+    import cuda.core.utils
+
     from . import _AnyName, _Device, _KernelName, _Manifest, _Module, _ModuleName
 
     _Gpu: TypeAlias = tuple[tuple[int, int], int] | None  # capability and driver version, if known
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     _Kernel: TypeAlias = Any
     _ObjectCode: TypeAlias = Any
 
-_ANSWER_SECONDS = 5.0  # the time limit for answers of the driver
+_ANSWER_SECONDS = 5.0  # the driver's time limit
 
 
 def _unavailable(what: str) -> CubinUnavailableError:
@@ -93,17 +95,23 @@ class Preloaded(_Value):
 def is_available(kernel: "str | None", strict: "bool | None") -> bool:
     for name in ("ctypes", "errno"):  # before the time limit begins
         _import(name)
-    asks_for_kernels = kernel is not None or bool(strict)
+    kernels: "dict[tuple[_Module, str], bool]" = {}
+    if kernel is not None or strict:
+        if _manifest().header.get("skipped"):
+            return False
+        kernels = _matching(("*" if kernel is None else kernel,))
     gpus: "list[_Gpu]" = []
-    if not _in_time(lambda: _add_visible_gpus(gpus, describe=asks_for_kernels)):
+    if not _in_time(lambda: _add_visible_gpus(gpus, describe=bool(kernels))):
         return False
-    kernels = _matching(("*" if kernel is None else kernel,)) if asks_for_kernels else {}
-    for gpu in gpus:
+    try:
         for each, kernel_name in kernels:
-            if gpu is None:  # its capability is unknown
-                return False
-            entry = _choose(each, kernel_name, *gpu, strict=strict)
-            _ = entry._file_path  # fails if the file is not installed
+            for gpu in gpus:
+                if gpu is None:  # its capability is unknown
+                    return False
+                entry = _choose(each, kernel_name, *gpu, strict=strict)
+                _ = entry._file_path  # fails if the file is not installed
+    except CubinNotFoundError:
+        return False
     return True
 
 
@@ -196,13 +204,7 @@ def _shown_path(entry: Entry) -> str:
 
 
 def _load(
-    name: str,
-    module: "str | None",
-    variant: "Mapping[str, Any] | None",
-    macros: "Mapping[str, Any]",
-    device: "Any",
-    *,
-    of_kernel: bool,
+    name: str, module: "Any", variant: "Any", macros: "dict[str, Any]", device: "Any", *, of_kernel: bool
 ) -> "tuple[Any, str]":
     found, kernel_name = _resolve(name, module, _macro_texts(variant, macros))
     if of_kernel:
@@ -226,8 +228,7 @@ def _code_of(found: "_Module", entry: Entry) -> "Any":
                 make = core.ObjectCode.from_ptx if entry.kind == "ptx" else core.ObjectCode.from_cubin
                 found.loaded[entry.sha256] = make(data, name=found.name, symbol_mapping=symbols)
             except Exception as exc:
-                what = f"cuda.core cannot load {entry.file or entry.module}: {exc}"
-                raise _unavailable(what) from exc
+                raise _unavailable(f"cuda.core cannot load {entry.file or entry.module}: {exc}") from exc
     return found.loaded[entry.sha256]
 
 
@@ -275,8 +276,7 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
     library = _driver_library()
     if not hasattr(library, "cuKernelGetFunction"):
         raise _unavailable("preload() needs a driver of CUDA 12.0 or newer")
-    # Sorted by block, so that each block is unpacked once:
-    in_order = sorted(plan.items(), key=lambda item: item[1][0].block or "")
+    in_order = sorted(plan.items(), key=lambda item: item[1][0].block or "")  # each is unpacked once
     loaded = {file: _load_now(library, file[0], file[1], *what) for file, what in in_order}
     return Preloaded(tuple(loaded[file] for file in plan), tuple(missing.values()))
 
@@ -287,15 +287,15 @@ def _load_now(library: "Any", device: int, found: "_Module", entry: Entry, kerne
     code = _code_of(found, entry)
     handles = [int(_get_kernel(code, entry.kernels[name], name).handle) for name in kernels]
     if why := _load_functions(library, device, handles):
-        what = f"the driver cannot load {found.name!r} on CUDA device {device}: {why}"
-        raise _unavailable(what)
+        raise _unavailable(f"the driver cannot load {found.name!r} on CUDA device {device}: {why}")
     return Loaded(device, entry, tuple(kernels), perf_counter() - began)
 
 
 def _load_functions(driver: "Any", device: int, kernels: "list[int]") -> "str | None":
     """Make the driver load kernels now, not at their first launch. Return an error's name or None.
 
-    The current context gets the kernels if it is on the device, otherwise the device's primary context.
+    The kernels go into the current context if it is on the device, otherwise into the device's primary
+    context.
     """
     ctypes = _import("ctypes")
     current, context, function = ctypes.c_int(-1), ctypes.c_void_p(), ctypes.c_void_p()
@@ -320,7 +320,7 @@ def use_device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
     """Return a device (the current device for None), its capability and the driver's version."""
     by_number = type(device) is int
     if not by_number and device is not None and not hasattr(device, "compute_capability"):
-        raise TypeError(_message(f"device must be a number or a cuda.core Device, not {device!r:.80}"))
+        _reject(TypeError, "device must be a number or a cuda.core Device", device)
     if by_number and device < 0:
         raise ValueError(_message(f"there is no CUDA device {device}"))
     driver = _driver_version()
@@ -344,37 +344,39 @@ def _needed_core(exc: Exception) -> str:
 
 # --- the driver
 _NOT_INITIALIZED = 3
+_FORKED = "CUDA was used before this process was forked: start processes with spawn"
 _NVML_WITHOUT_DRIVER = (9, 18)  # the driver is not loaded, or its version differs from the libraries'
 
 
 def _driver_version() -> int:
-    """Return the driver's version. Start the driver here, because cuda.core could hang without a device."""
+    """Return the driver's version. Start the driver without cuda.core, which could hang without a device."""
     pid = os.getpid()
     if _drivers.keys() - {pid}:  # the parent process had started the driver
-        raise _unavailable("CUDA was used before this process was forked: start processes with spawn")
+        raise _unavailable(_FORKED)
     return _drivers.get(pid) or _start_driver(pid)
 
 
 def _start_driver(pid: int) -> int:
     driver = _driver_library()
     if driver is None:
-        raise _unavailable("there is no CUDA driver; kernels need one, find() and read() need cc=")
+        what = "there is no CUDA driver; find(name, cc=…) needs none"
+        try:
+            _import("cuda.core")
+        except Exception as exc:
+            what += f"; kernels also need {_needed_core(exc)}"
+        raise _unavailable(what)
     ctypes = _import("ctypes")
     count, version = ctypes.c_int(), ctypes.c_int()
     _drivers.setdefault(pid, 0)
-    status = (
-        driver.cuInit(0)
-        or driver.cuDeviceGetCount(ctypes.byref(count))
-        or driver.cuDriverGetVersion(ctypes.byref(version))
-    )
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    status = status or driver.cuDriverGetVersion(ctypes.byref(version))
     if not status and count.value:
         _drivers[pid] = found = int(version.value)
         return found
     if not _drivers[pid]:
         _drivers.pop(pid, None)
     if status:
-        forked = "; was CUDA used before this process was forked? start processes with spawn"
-        why = forked if status == _NOT_INITIALIZED else ""
+        why = f"; perhaps {_FORKED}" * (status == _NOT_INITIALIZED)
         raise _unavailable(f"the CUDA driver cannot be used: {_named_error(driver, status)}{why}")
     raise _unavailable("the CUDA driver finds no device")
 
@@ -527,15 +529,12 @@ def _in_time(question: "Callable[[], bool]") -> bool:
 def cache(then: "_Cache | None" = None) -> "_Cache":
     """Return the bundle as a read-only cuda.core `ProgramCacheResource`. *then*: the cache to ask next."""
     try:
-        _import("cuda.core")
-        with _no_fork():
-            from cuda.core.utils import ProgramCacheResource
+        base = _import("cuda.core.utils").ProgramCacheResource
     except Exception as exc:
         raise _unavailable(f"cache() needs {_needed_core(exc)}") from exc
-    if then is not None and not isinstance(then, ProgramCacheResource):
-        what = f"then must be a ProgramCacheResource such as FileStreamProgramCache, not {then!r:.80}"
-        raise TypeError(_message(what))
-    return _cache_class(ProgramCacheResource)(then)
+    if then is not None and not isinstance(then, base):
+        _reject(TypeError, "then must be a ProgramCacheResource such as FileStreamProgramCache", then)
+    return _cache_class(base)(then)
 
 
 def _cache_class(base: "Any") -> "Any":
@@ -600,7 +599,7 @@ def _cache_class(base: "Any") -> "Any":
 
 def _spellings(key: "bytes | bytearray | str") -> "tuple[bytes, ...]":
     if isinstance(key, str):
-        hexed = len(key) == 64 and all(char in "0123456789abcdef" for char in key.lower())
+        hexed = len(key) == 64 and not key.lower().strip("0123456789abcdef")
         return (key.encode(), bytes.fromhex(key)) if hexed else (key.encode(),)
     if not isinstance(key, (bytes, bytearray)):
         raise TypeError(f"cache keys must be bytes or str, got {type(key).__name__}")
@@ -625,4 +624,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "05a84636987e8343"
+__build__ = "32f3044f48213a6c"

@@ -43,7 +43,10 @@ def part_of_block(entry: "Entry", path: str) -> bytes:
 
 
 def _block_of(entry: "Entry") -> "dict[str, Any]":
-    """Return the manifest's facts about an entry's block. Raise CubinDamagedError for impossible facts."""
+    """Return the manifest's facts about an entry's block.
+
+    Raise CubinDamagedError if these facts contradict each other.
+    """
     blocks = _typed(entry._manifest.header.get("blocks"), dict)
     if entry.block not in blocks:
         _damaged("manifest.json", f"it names the block {entry.block!r}, but does not describe it")
@@ -81,4 +84,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "05a84636987e8343"
+__build__ = "32f3044f48213a6c"

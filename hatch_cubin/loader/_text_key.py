@@ -1,4 +1,4 @@
-"""The key of a text that a library such as CuPy or cuda.core compiles at run time (hatch-cubin).
+"""hatch-cubin's key of a text that a library such as CuPy or cuda.core compiles at run time.
 
 Builds and wheels compute the key with this same file. The file imports only the standard library.
 """
@@ -40,7 +40,8 @@ _LINE_DIRECTIVES = re.compile(r'(?:\s*#[ \t]*line[ \t]+\d+(?:[ \t]*"[^"\n]*")?[ 
 def parse_options(front: str, options: "Iterable[str]") -> "list[tuple[str, str]]":
     """Return the name and the value of each option of a library's call.
 
-    A ValueError has the first option that no key of this library has.
+    If an option is not among the options that a key may contain, raise ValueError with this option as its
+    argument.
     """
     found = []
     rest = iter(options)
@@ -58,11 +59,13 @@ def parse_options(front: str, options: "Iterable[str]") -> "list[tuple[str, str]
 
 
 def text_key(front: str, options: "Iterable[str]", text: str) -> str:
-    """Return the key of a *text* that is compiled with *options*. ValueError if a key has no such option.
+    """Return the key of a *text* that is compiled with *options*.
 
-    *front* is the library that would compile the text. Include folders and suppressed messages are not part
-    of the key. Neither are the order of the options, the form of line ends, and `#line` at the start. Options
-    with the same name keep their order, because NVRTC uses the last one.
+    Raise ValueError if one of the *options* is not among the options that a key may contain.
+
+    *front* is the library that would compile the text. Include folders, suppressed messages, the form of line
+    ends, `#line` at the start and the order of the options do not change the key. Only options with the same
+    name keep their order, because NVRTC uses the last one.
     """
     changing = [each for each in parse_options(front, options) if each[0] not in _WITHOUT_EFFECT_ON_CODE]
     changing.sort(key=_sort_key)
@@ -71,7 +74,7 @@ def text_key(front: str, options: "Iterable[str]", text: str) -> str:
 
 
 def text_of_key(text: str) -> str:
-    """Return the text of a key: with plain line ends, and without `#line` at the start."""
+    """Return the form of a text from which its key is made: plain line ends, no `#line` at the start."""
     text = text.replace("\r\n", "\n") if "\r" in text else text  # the search for one character is faster
     lines = _LINE_DIRECTIVES.match(text)
     return text[lines.end() if lines else 0 :]
@@ -88,4 +91,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "05a84636987e8343"
+__build__ = "32f3044f48213a6c"

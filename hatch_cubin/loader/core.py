@@ -3,8 +3,9 @@
 
     from mypkg._cubins.core import Program
 
-If the package contains a text with its options, `compile("cubin")` returns its machine code. Otherwise
-cuda.core compiles the text, after a `CompiledAtRunTimeWarning`.
+If the package contains the machine code of a text with its options, `compile("cubin")` returns this machine
+code. If the package does not contain this machine code, cuda.core compiles the text at run time, after a
+`CompiledAtRunTimeWarning`.
 """
 
 import _thread
@@ -42,7 +43,10 @@ class _Call(_drop_in.Call):
     warning = CompiledAtRunTimeWarning
 
     def code_for(self, arch: str) -> "tuple[Entry, bytes]":
-        """Return the entry for an arch, and its bytes. CubinNotFoundError if there is none."""
+        """Return the entry for an arch, and its bytes.
+
+        Raise CubinNotFoundError if the package has no such entry.
+        """
         parts = _ARCH.fullmatch(arch)
         if parts is None:
             raise CubinNotFoundError(f"its arch {arch!r} is not the arch of a GPU")
@@ -53,10 +57,11 @@ class _Call(_drop_in.Call):
 
 
 class Program:
-    """cuda.core's `Program`, which returns the package's machine code if the package contains the text.
+    """cuda.core's `Program`, which returns the package's machine code for the program's text if there is any.
 
-    cuda.core gets the text only if it must compile the text. So NVRTC may be missing until then. The class is
-    not a subclass of cuda.core's: with cuda-core 1.2, objects of subclasses can crash the garbage collector.
+    The class passes the text to cuda.core only if cuda.core must compile the text, so NVRTC is not needed for
+    texts that the package contains. The class is not a subclass of cuda.core's: with cuda-core 1.2, objects
+    of subclasses can crash the garbage collector.
     """
 
     def __init__(
@@ -93,7 +98,7 @@ class Program:
         return found
 
     def _find(self, target_type: str, names: "tuple[str | bytes, ...]") -> "cuda.core.ObjectCode | None":
-        """Return the package's code of the text, or None after a report that cuda.core must compile it."""
+        """Return the package's code for the text. If there is no code, report the reason and return None."""
         code, _, options = self._arguments
         flags = (flag.decode() for flag in options.as_bytes("nvrtc"))
         text = code if isinstance(code, str) else code.decode("utf-8", "replace")
@@ -151,7 +156,7 @@ class Program:
         return getattr(self._started(), name)
 
     def _started(self) -> "Any":
-        """Return cuda.core's program of the text, which exists from the first call on."""
+        """Return cuda.core's program of the text. The first call of this method creates the program."""
         with self._lock:
             if self._of_cuda_core is None:
                 self._of_cuda_core = cuda.core.Program(*self._arguments)
@@ -173,6 +178,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "05a84636987e8343"
+__build__ = "32f3044f48213a6c"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -3,8 +3,8 @@
 
     from mypkg._cubins.cupy import RawModule
 
-If the package contains a text with its options, its machine code is loaded. Otherwise CuPy compiles the text,
-after a `CompiledAtRunTimeWarning`.
+If the package contains a text with its options, its machine code is loaded. CuPy compiles a text that the
+package does not contain, after a `CompiledAtRunTimeWarning`.
 """
 
 import cupy
@@ -138,7 +138,7 @@ class _Call(_drop_in.Call):
         return next((reason for reason, holds in reasons.items() if holds), "")
 
     def _load(self, device: int) -> "tuple[Any, Mapping[str, str]] | None":
-        """Return the loaded module and its kernels' symbols, or None after a report."""
+        """Return the loaded module and its kernels' symbols, or None if CuPy has to compile the text."""
         if self.is_shipped and device not in self.modules:
             capability = divmod(int(cupy.cuda.Device(device).compute_capability), 10)
             try:
@@ -157,7 +157,7 @@ class _Call(_drop_in.Call):
         return found, entry, None if is_loaded else _drop_in.read(entry)
 
     def _identity(self, entry: "Entry", device: int) -> "Any":
-        """Return what two calls have in common if CuPy would load one module for both."""
+        """Return a value that is equal for two calls if CuPy would load only one module for both calls."""
         return device, entry.sha256, self.options, self.names, self.arguments.get("enable_cooperative_groups")
 
     def _loaded(self, found: "_Module", entry: "Entry", data: "bytes | None", device: int) -> "Any":
@@ -172,7 +172,7 @@ class _Call(_drop_in.Call):
 
 
 class RawModule(cupy.RawModule):  # type: ignore[misc]
-    """CuPy's `RawModule`, which loads the package's machine code if the package contains the text."""
+    """CuPy's `RawModule`, which loads the package's machine code for the module's text if there is any."""
 
     def __init__(self, **arguments: "Any") -> None:
         super().__init__(**arguments)
@@ -207,7 +207,7 @@ class RawModule(cupy.RawModule):  # type: ignore[misc]
 
 
 class RawKernel(cupy.RawKernel):  # type: ignore[misc]
-    """CuPy's `RawKernel`, which loads the package's machine code if the package contains the text."""
+    """CuPy's `RawKernel`, which loads the package's machine code for the kernel's text if there is any."""
 
     def __init__(
         self, code: str, name: str, options: "tuple[str, ...]" = (), backend: str = "nvrtc", **others: "Any"
@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "05a84636987e8343"
+__build__ = "32f3044f48213a6c"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -126,8 +126,8 @@ def _header_facts(job: Job) -> dict[str, Any]:
 def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
     """Return whether files that are not in the lock file can change which headers a source reads.
 
-    Other files can change the headers if an include in the project can mean any file, or if a header has an
-    absolute path.
+    A file outside the lock file can change which headers are found if an include in the project can mean any
+    file, or if a header has an absolute path.
     """
     outside = {root.tree for root in search if root.tree}
     return (
@@ -242,9 +242,10 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
 
 
 def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -> Iterator[Job]:
-    """Yield one job per unit (a module for one arch); each job has all files in the lock file as headers.
+    """Yield one job per unit (a module for one arch).
 
-    The lock file does not list which job reads which file.
+    Each job lists all files in the lock file as its headers, because the lock file does not say which job
+    reads which file.
     """
     closure = Closure({OWN + path: content for path, content in lock.files.items()})
     for module, of_module in itertools.groupby(units, key=lambda unit: unit.module):
@@ -275,7 +276,8 @@ def expected_result(sha256: str | None) -> RecalledResult | None:
 def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
     """Yield *jobs* with the digests that the lock file contains for their results.
 
-    The digest that belongs to a cache key is right even in an outdated lock file.
+    Even an outdated lock file has the right digest for a cache key, because the key covers all inputs of the
+    compile.
     """
     digests = _digests(lock)
     for job in jobs:
@@ -327,8 +329,9 @@ def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
 
     All values are None if the unit does not have an entry.
 
-    A unit of an unchanged project may not have an entry. In the build that wrote the lock file, the unit's
-    source was only a part of another source, which this build rejects.
+    Even in the lock file of an unchanged project, the entry of a unit may be missing. In that case, the build
+    that wrote the lock file did not compile the unit's source, because another source included it, and the
+    current build rejects this other source.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]

@@ -2,8 +2,8 @@
 
 The lock file is sorted JSON with one line for each file, module and unit (a module for one arch). The lock
 file contains neither times nor absolute paths. The lock file also contains a digest of its content, so two
-branches that both changed the lock file always have a merge conflict. The merge conflict is intended, because
-a mix of lines from both branches may be wrong.
+branches that both changed the lock file always have a merge conflict. Merge conflicts in the lock file are
+intended, because a mix of lines from two branches may be wrong.
 """
 
 from __future__ import annotations
@@ -169,7 +169,11 @@ def _record(needed: Mapping[str, _Check], possible: Mapping[str, _Check] | None 
 
 
 def _is_option(value: object) -> bool:
-    """Return whether a value has the type of a compiler option; a build only compares these options."""
+    """Return whether a value has the type of a compiler option.
+
+    Nothing else about the value is checked, because a build only compares the options in the lock file with
+    the options of the project.
+    """
     return all(type(each) in {bool, int, str} for each in (value if isinstance(value, list) else [value]))
 
 

@@ -55,8 +55,9 @@ def installed_late(root: str | Path, setup_requires: Iterable[str] = ()) -> Prob
     """Return a problem if a build front end cannot ask hatch-cubin for requirements, such as the compiler.
 
     A front end first installs the requirements in [build-system], and then asks the build backend and its
-    plugins for further requirements. `dependencies` of Hatch and *setup_requires* of setuptools are further
-    requirements. If a project has *setup_requires*, setuptools does not ask its plugins.
+    plugins for further requirements. Examples of further requirements are the result of `dependencies` in a
+    build hook of Hatch, and *setup_requires* in a setup.py. If a project has *setup_requires*, setuptools
+    does not ask its plugins.
     """
     pyproject, backend = table_location.read_project(root)
     known = table_location.inside(pyproject, "build-system").get("requires")
@@ -82,7 +83,7 @@ def installed_late(root: str | Path, setup_requires: Iterable[str] = ()) -> Prob
 
 @contextlib.contextmanager
 def explain_late_install(root: str | Path, setup_requires: Iterable[str] = ()) -> Iterator[None]:
-    """If hatch-cubin could not request a missing wheel from the front end, add this reason to the error."""
+    """If the `with` block fails because a wheel is missing, add why the front end did not install it."""
     try:
         yield
     except HatchCubinError as exc:

@@ -154,7 +154,10 @@ class _LinkedModules:
             yield replace(of_variant, link=link, instantiate=tuple(names))
 
     def _object(self, whole: Module, source: Source, rule: ModuleRule) -> Module:
-        """Return a source's object, with the settings of its module and of the matching [[source]] tables."""
+        """Return the object file that is made from one source of the module *whole*.
+
+        The result has the settings of *whole*, and of the [[source]] tables that match the source.
+        """
         path = source.path_for_globs
         matching = [
             index for index, each in enumerate(self._config.source) if glob_regex(each.path).fullmatch(path)

@@ -64,8 +64,8 @@ class LinkRecipe(NamedTuple):
 class Module(CompileSettings):
     """A module, which programs load: a source with its settings, a variant of a source, or linked sources.
 
-    If a module is linked from several sources, each of these sources becomes an object. An object is compiled
-    and cached separately, and cannot be loaded.
+    If a module is linked from several sources, each of these sources becomes an object file, which is also a
+    `Module`. An object file is compiled and cached separately, and programs cannot load an object file.
     """
 
     base: str
@@ -123,7 +123,7 @@ class Module(CompileSettings):
     def file_stem(self) -> str:
         """The module's name in file names, such as `red.BLOCK-64.SCALAR-float`.
 
-        Parts with unusual characters become a hash.
+        A part of the name, such as `BLOCK-64`, is replaced by a hash if the part contains unusual characters.
         """
         return file_stem(self.base, self.variant)
 
@@ -207,10 +207,10 @@ def plan_modules(
 ) -> list[Module]:
     """Return the modules of all sources and variants, sorted by name; modules may share a name.
 
-    *others* are the sources of linked modules. A [[source]] table may match these sources too. Raise
-    ConfigError if a [[source]] table matches no source. Also raise ConfigError if a table for a PTX source
-    sets a key that is only for C++ sources. If *is_complete* is false, sources are still missing, and a
-    [[source]] table that matches no source is not an error.
+    *others* are the sources of linked modules. It is not an error if a [[source]] table matches only sources
+    of linked modules. Raise ConfigError if a [[source]] table matches no source. Also raise ConfigError if a
+    table for a PTX source sets a key that is only for C++ sources. If *is_complete* is false, sources are
+    still missing, and a [[source]] table that matches no source is not an error.
     """
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
@@ -464,9 +464,10 @@ def _module_of_call(
 
 
 def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
-    """Raise ConfigError if the source of a call is PTX, or if a [[source]] table would change the call.
+    """Raise ConfigError if a source with `as` is PTX, or if other [[source]] tables would change its compile.
 
-    A call of CuPy or cuda.core would compile a text at run time, and this build compiles the text instead.
+    A source with `as` is a text that the package gives to CuPy or cuda.core at run time, so the build must
+    compile the text with exactly the settings of this call.
     """
     problems = [
         problem(
@@ -501,7 +502,7 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
 
 
 def _keys_that_change_calls(rule: SourceRule) -> list[str]:
-    """Return those keys of a [[source]] table that would change the code of a call of CuPy or cuda.core."""
+    """Return those keys of a [[source]] table that would change the code that CuPy or cuda.core compiles."""
     names = {
         "define" if each.name == "undefined" else each.name
         for each in fields(rule)
@@ -758,8 +759,8 @@ def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
 def unsupported_arch(arch: Arch, toolchain: Toolchain, targets: Sequence[Target] = ()) -> Problem:
     """Return the problem of an arch that the toolkit cannot compile for.
 
-    *targets* are all targets of the module. The hint names another toolkit only if it can compile for all of
-    them.
+    *targets* are all targets of the module. The hint names another toolkit only if this toolkit can compile
+    for all archs of the module.
     """
     known = " ".join(f"{number}" for number in toolchain.supported)
     suffix = (
@@ -780,7 +781,8 @@ def unsupported_arch(arch: Arch, toolchain: Toolchain, targets: Sequence[Target]
 def _arch_without_common_toolkit(arch: Arch, targets: Iterable[Target]) -> Arch | None:
     """Return the first arch that no CUDA release can compile together with *arch*; None if there is none.
 
-    Groups of archs such as "all-major" do not count, because each toolkit puts other archs in their place.
+    Archs from a group such as "all-major" are ignored, because every toolkit replaces the group by archs that
+    the toolkit can compile.
     """
     named = (target.arch for target in targets if target.named)
     return next(

@@ -19,7 +19,11 @@ _ENVIRON_KEY = re.compile(r"KeyError: ['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
 
 
 class Answer(NamedTuple):
-    """The end of a producer's process: its exit status (None after a time-out), its output, and its answer.
+    """The result of a producer's process.
+
+    *status* is the exit status of the process, or None after a time-out. *output* is the text that the
+    process printed. *content* is the data that the process returned, and is empty if the process ended
+    without returning data.
 
     After a time-out, *stacks* contains the frames of all threads, as `faulthandler` writes them.
     """

@@ -1,8 +1,8 @@
 """Find the modules of the project that a producer (a Python function) imports, without running any module.
 
-The producer's process finds modules by the same rules, in `producer_script.py`. This code does not find a
-module that is imported under a computed name, but the producer's process reports the file of such a module as
-an undeclared input.
+The script `producer_script.py`, which runs in the producer's process, finds modules by the same rules as this
+file. The code in this file does not find a module that is imported under a computed name, but the producer's
+process reports the file of such a module as an undeclared input.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .producer_script import Packages, locate
 def packages_for(packages: Mapping[str, str], script: str) -> list[tuple[str, str]]:
     """Return the import names of the project and their folders, the longest name first.
 
-    A script outside of the project's packages can also import the modules in its own folder, whose names do
-    not contain a package.
+    A script outside of the project's packages can also import the modules beside the script, by names without
+    a package. The result then also contains the script's folder, with an empty import name.
     """
     named = [(name, str(PurePosixPath(folder))) for name, folder in packages.items()]
     if module_name(packages, script).count(".") == 0:

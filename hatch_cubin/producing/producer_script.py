@@ -172,8 +172,8 @@ class _ProjectLoader(importlib.abc.Loader):
 class Watch:
     """Records which undeclared files of the project are read, and which folders of the project are listed.
 
-    *folders* are the paths of the project's folders on the disk, each with its path in the project. Folders
-    that are *exempt* belong to Python or to its environment.
+    *folders* are the paths of the project's folders on the disk, each with its path in the project. The
+    folders in *exempt* belong to Python or to its environment, and reads in these folders are not recorded.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Watch:
         return {folder: undeclared_in(folder, path, self._files) for folder, path in self._list.items()}
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Record an event of Python's audit hooks that reads a file or lists a folder of the project."""
+        """Record a read of a project file or a listing of a project folder, from an audit event of Python."""
         if not self.is_on or not arguments or (event not in _READS and event not in _LISTS):
             return
         if isinstance(arguments[0], int) or (event == "open" and _only_writes(arguments)):
@@ -253,7 +253,7 @@ class WatchedEnviron(type(os.environ)):  # type: ignore[misc]
         return False
 
     def _record(self, key: Any) -> None:
-        """Record the name of a variable if the project's own code asks for the variable, not a library."""
+        """Record the name of a missing variable if the project's own code, and not a library, asks for it."""
         frame: Any = sys._getframe(2)  # noqa: SLF001
         if frame.f_code.co_name == "getenv":
             frame = frame.f_back
@@ -269,7 +269,8 @@ def _only_writes(arguments: tuple[Any, ...]) -> bool:
 def plain(value: Any) -> Any:
     """Return a value that JSON can represent; for a value of another type, a mapping with the type's name.
 
-    The mapping for bytes also has a text with a character for each byte.
+    For a value of type bytes, the mapping also contains the bytes, as a text with one character for each
+    byte.
     """
     if value is None or isinstance(value, (str, bool, float)):
         return value
@@ -365,7 +366,7 @@ def _frames(error: BaseException) -> list[list[Any]]:
 
 
 def _is_own(file: str) -> bool:
-    """Return whether the file of a stack frame is in the project: only these files have relative names."""
+    """Return whether a file in a stack frame is in the project; the names of project files are relative."""
     return file.endswith(".py") and not os.path.isabs(file)
 
 

@@ -142,7 +142,7 @@ class Database:
         self.close()
 
     def after_fork(self) -> None:
-        """Let the threads that wait since before_fork() continue."""
+        """Release the lock, so that threads that before_fork() stopped can continue."""
         self._lock.release()
 
     # The connection
@@ -241,7 +241,10 @@ class Database:
             self._connection = None
 
     def _commit(self, connection: sqlite3.Connection, change: Callable[[], bool]) -> bool:
-        """Save which keys were read and run *change* in one transaction; return whether it removed rows."""
+        """Save which keys were read, and run *change*, in one transaction.
+
+        Return whether *change* removed rows.
+        """
         with statements.transaction(connection):
             statements.count_uses(connection, self._unsaved_uses)
             gone = change()

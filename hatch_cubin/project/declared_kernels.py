@@ -1,8 +1,9 @@
 """Find the `extern "C"` kernels that the text of a source defines, and the types of their parameters.
 
-Macros and conditionals can change the meaning of a source's text. A kernel is therefore reported only if its
-definition contains no macro and is in no conditional, and if no other line mentions the kernel's name. A
-parameter's type is reported only if it consists of C++ keywords.
+Macros and conditionals can change the meaning of a source's text. Because this module does not evaluate them,
+it reports a kernel only if the kernel's definition contains no macro and is not inside a conditional. In
+addition, the kernel's name must not occur anywhere else in the text. A parameter's type is reported only if
+it consists of C++ keywords.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ class TextNames(NamedTuple):
 
 @functools.lru_cache(maxsize=256)  # cached, because sources share headers, so the same text is analysed often
 def names_of(text: str) -> TextNames:
-    """Return the words and macros of a source or header, or of a text `define X …` for a configured macro."""
+    """Return the words and macros of a text: a source, a header, or the definition of a macro.
+
+    For a macro in pyproject.toml, the caller writes the definition: the text `define NAME VALUE`.
+    """
     joined = _joined(text)
     code = TOKEN.sub(lambda match: " " if match[0][0] == "/" else match[0], joined)
     # search the text with comments and the text without, because a comment may continue on the next line
@@ -118,9 +122,9 @@ def declared_types(
 def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
     """Return the names of the kernels that *text* defines for every arch, if it is compiled with *macros*.
 
-    The result is empty if *text* includes headers or contains conditionals. Kernels in a namespace are left
-    out: in an anonymous namespace, the symbol of a kernel differs from its name, and a macro can hide that a
-    namespace is anonymous.
+    The result is empty if *text* includes headers or contains conditionals. Kernels in namespaces are left
+    out, because any namespace may be anonymous: a macro can hide this. The symbol of a kernel in an anonymous
+    namespace differs from the kernel's name.
     """
     own, theirs = names_of(text), [names_of(f"define {name} {value}") for name, value in macros.items()]
     if not all(each.is_plain for each in (own, *theirs)):
@@ -224,7 +228,9 @@ def _nesting(code: str) -> list[tuple[int, str]] | None:
 def _kernels(
     code: str, *, blocks: bool, scopes: frozenset[str] = frozenset((_C, _NAMESPACE))
 ) -> Iterator[re.Match[str]]:
-    """Yield the definitions of `extern "C"` kernels that are only inside brackets of the kinds *scopes*.
+    """Yield the definitions of `extern "C"` kernels that are enclosed only by kinds of blocks in *scopes*.
+
+    By default, *scopes* are namespaces and blocks `extern "C" { … }`.
 
     If *blocks* is true, kernels in a block `extern "C" { … }` are found too.
     """

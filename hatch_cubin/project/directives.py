@@ -1,6 +1,7 @@
 """Patterns of preprocessor directives, for warnings and hints. Pure.
 
-The search for headers does not use these patterns, because it must not miss an include: see scan.py.
+The regular expressions in this file may miss an include, so scan.py, which searches for headers, does not use
+them.
 """
 
 from __future__ import annotations
@@ -18,5 +19,5 @@ def included_names(text: str) -> list[str]:
 
 
 def has_quoted_include(text: str) -> bool:
-    """Return whether the text includes a file that could be in its own folder."""
+    """Return whether the text has an `#include "…"`, which can include a file from the folder of the text."""
     return any(match[1] == '"' for match in INCLUDE.finditer(text))

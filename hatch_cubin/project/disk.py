@@ -52,7 +52,7 @@ def state_from_status(status: os.stat_result) -> str:
 
 
 def are_settled(states: Iterable[str], now_ns: int) -> bool:
-    """Return whether files were last written long ago, so that each new write will change their *states*.
+    """Return whether the last writes of files are so old that any new write will change the files' *states*.
 
     If a file is written twice within one step of the file system's clock, the second write may not change its
     state.

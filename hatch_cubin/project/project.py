@@ -51,7 +51,7 @@ _NO_FOLDER = (
     "a path in 'include-dirs' begins at the project's folder; "
     "'header-packages' is for headers in wheels such as nvidia-cutlass"
 )
-_LIKE_SOURCES = frozenset({".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx", ".cl", ".inl"})
+_LIKE_SOURCES = frozenset({".cuda", ".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".cxx", ".cl", ".inl"})
 
 
 def _silent(_message: str) -> None:
@@ -241,7 +241,7 @@ def cache_folders(project: Project) -> list[str]:
 
 
 def cache_entries(project: Project) -> list[str]:
-    """Return the project-relative folders that the cache uses inside its cache folder."""
+    """Return the paths of the folders `entries` and `tmp` of each cache folder, relative to the project."""
     return [f"{folder}/{part}" for folder in cache_folders(project) for part in ("entries", "tmp")]
 
 
@@ -481,7 +481,11 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:
-    """Return globs to suggest for 'sources', for sources outside packages or for other files with kernels."""
+    """Return globs to suggest for the key 'sources', or None if no file looks like a source.
+
+    The globs match sources outside packages. If the project has no sources outside packages, the globs match
+    files in packages that may contain kernels, such as files with a suffix in capitals.
+    """
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
     found = [path for path in paths if path.suffix.lower() in SUFFIXES and not str(path).startswith(packages)]
@@ -493,7 +497,9 @@ def _sources_elsewhere(project: Project) -> list[str] | None:
     if in_capitals := [str(path) for path in paths if path.suffix.lower() in SUFFIXES]:
         return in_capitals
     like_sources = [
-        str(path) for path in paths if path.suffix in _LIKE_SOURCES and str(path).startswith(packages)
+        str(path)
+        for path in paths
+        if str(path).startswith(packages) and (path.suffix in _LIKE_SOURCES or path.name.endswith(".cu.txt"))
     ]
     return [path for path in like_sources if _may_have_kernel(project, path)] or None
 

@@ -162,7 +162,7 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def is_before_directive(match: re.Match[str]) -> bool:
-    """Return whether a token is a comment of several lines with a directive after it on its last line."""
+    """Return whether a token is a comment over several lines, and a directive follows on the last line."""
     is_long = match[0].startswith("/*") and "\n" in match[0]
     return is_long and _LATE_DIRECTIVE.match(match.string, match.end()) is not None
 
@@ -188,7 +188,10 @@ def include_values(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], 
 
 
 def can_hide_includes(macros: Iterable[tuple[str, str]]) -> bool:
-    """Return whether macros in pyproject.toml can make a condition look for a header that no file names."""
+    """Return whether macros in pyproject.toml can expand to `__has_include`.
+
+    A macro with `__has_include` may look for a header that no file of the project names.
+    """
     return any(_count_has_include(value) or _can_build_has_include(value) for _name, value in macros)
 
 
@@ -246,7 +249,8 @@ class ScanCache:
     def of_digest(self, content: str) -> Scan | None:
         """Return the includes and macros of a file that was scanned before.
 
-        The result is None if *content* is an unknown digest.
+        *content* is the digest of the file's content. Return None if no file with this digest was scanned
+        before.
         """
         if content not in self.used and (known := self._known(content)) is not None:
             self.used[content] = known

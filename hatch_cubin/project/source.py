@@ -45,7 +45,7 @@ class Production:
 
     @property
     def leave_out(self) -> str:
-        """A hint that says how to remove this source, with the file of the function that returns it."""
+        """A hint to remove this source; it names the Python file whose function returns the source."""
         return f"remove this source from the texts that {self.producer} returns"
 
 

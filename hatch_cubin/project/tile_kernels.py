@@ -34,7 +34,7 @@ class KernelKinds(NamedTuple):
         return instantiation.partition("<")[0].rpartition("::")[2].strip() in self.tile_names
 
     def as_text(self) -> str:
-        """Return a short source text with these kinds of kernels."""
+        """Return a short source text that contains the same kinds of kernels as the original source."""
         kernels = [f"__tile_global__ {name}(" for name in sorted(self.tile_names)]
         return "\n".join(["#include <cuda_tile.h>", *kernels, *["__global__"] * self.other])
 
@@ -47,8 +47,8 @@ def kernel_kinds(source: Source) -> KernelKinds:
     """Return which kinds of kernels a source has.
 
     Tile code that a conditional may hide does not count, because nvcc also skips tile code unless an option
-    requests it. Any other tile code makes the source a source with tile kernels, because the kernels
-    themselves may be in a header.
+    requests it. A source has tile kernels if it contains tile code that no conditional can hide, because the
+    kernels themselves may be in a header.
     """
     if source.is_tile_ir:
         return TILE_IR
@@ -65,8 +65,8 @@ def has_tile_kernels(tree: ProjectTree, path: str) -> bool:
 def _has_sign(tree: ProjectTree, path: str) -> bool:
     """Return whether a file may have tile code; False if the file cannot be read.
 
-    Each build calls this function for each source, so the function must be fast: it decodes nothing. A pipe
-    has the size 0, so reading a pipe does not wait.
+    Each build calls this function for each source, so the function must be fast: it decodes nothing. The
+    function does not wait for a pipe: a pipe has the size 0, so the function reads no bytes.
     """
     place = tree.disk_path(path) if tree.roots else os.path.join(tree.root, path)
     try:

@@ -29,7 +29,7 @@ class OutputFile(NamedTuple):
 
 
 class Action(NamedTuple):
-    """A decoded ActionResult: its output files, and the data that the message itself contains."""
+    """A decoded ActionResult: its output files, and the data that the ActionResult itself contains."""
 
     files: tuple[OutputFile, ...]
     stdout: bytes = b""  # the message's data: a cache record, or an index of packs

@@ -5,8 +5,8 @@ socket's time-out is not enough, because a slow name server, a slow handshake or
 byte can take longer than this time-out.
 
 Each build has a time budget for waiting for the remote store; the code calls this budget patience. Waiting
-for the store uses up the time budget; answers and transferred bytes add time to the budget. So a build waits
-for a large but fast download, and stops waiting for a very slow download.
+for the store uses up the time budget; answers and transferred bytes add time to the budget. A large but fast
+download adds enough time to finish; a very slow download uses up the budget, and the build stops waiting.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Choose the remote store of a build, and the credentials that are sent to the store.
 
-Everyone who can change the project can change the store's URL in the project's configuration. So credentials
-in environment variables are sent only if the store's URL is in an environment variable too.
+Credentials in environment variables are sent only if the store's URL is in an environment variable too. A URL
+in the project's configuration does not get these credentials, because everyone who can change the project can
+change this URL.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ class SharedStore:
         return (item for _key, item in self._calls.run_all(tasks, _THREADS) if item is not None)
 
     def _single_results(self, keys: Sequence[bytes]) -> Iterator[PackedResult]:
-        """Yield results that are not in packs, because a CI job with few units has pushed them.
+        """Yield the results that CI jobs with few units have pushed, singly and not in packs.
 
         This function first requests the results for a sample of the keys, and requests the other results only
         if the store has a result of the sample.
@@ -257,7 +257,7 @@ class SharedStore:
     def _push_new_packs(self, index: PackIndex, keys: Iterable[bytes]) -> list[Pack]:
         """Push new packs with the results of *keys*, and with the results of packs that are rewritten.
 
-        The returned packs do not contain their bytes.
+        In the returned packs, the field `data` is empty, which saves memory.
         """
         cut = packs.make_packs(self._results_to_push(index, keys))
         tasks = ((pack._replace(data=b""), partial(self._put_pack, pack)) for pack in cut)

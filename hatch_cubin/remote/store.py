@@ -42,7 +42,11 @@ class TrafficCounter:
             self._sending = max(0, self._sending - count)
 
     def assume_sent(self, count: int) -> bool:
-        """Assume that *count* more bytes were uploaded; return False if all uploads were already complete."""
+        """Assume that *count* more bytes were uploaded.
+
+        The uploading library does not report its progress. Return whether any bytes were still to be uploaded
+        before this call.
+        """
         with self._lock:
             before = self._sending
             self._sending = max(0, before - count)
@@ -80,7 +84,8 @@ class Store(Protocol):
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
         """Replace an object.
 
-        Return False if the object may have been overwritten although another build has just changed it.
+        Return True only if no other build can have changed the object since this build read the object with
+        the tag *tag*. If the result is False, the change of one of the two builds may be lost.
         """
 
     def close_idle(self) -> None:

@@ -102,7 +102,7 @@ def _numbers(version: str, length: int) -> tuple[int, ...]:
 
 
 def _of_extras(requirement: str) -> Iterator[str]:
-    """Yield the requirements that the extras of a requirement, such as `cuda-toolkit[nvrtc]`, add."""
+    """Yield the requirements that the extras in *requirement* add, as in `cuda-toolkit[nvrtc]`."""
     match = _REQUIREMENT.match(requirement)
     extras = {extra.strip() for extra in ((match and match[2]) or "").split(",")}
     for each in importlib.metadata.requires(name_of(requirement)) or () if extras - {""} else ():

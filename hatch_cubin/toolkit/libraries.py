@@ -28,8 +28,8 @@ def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
     """Yield the paths where a library of CUDA version *major* may be, beginning with the preferred path.
 
     *wanted* is the value of the setting `toolkit` in the project's configuration. If the setting `toolkit` is
-    "system", only CUDA_HOME is searched. For all other values of the setting `toolkit`, only wheels are
-    searched.
+    "system", only CUDA_HOME is searched. If the setting `toolkit` has another value than "system", only
+    wheels are searched.
     """
     lower = name.lower()
     if sys.platform == "win32":
@@ -101,10 +101,11 @@ class Installation:
     """The installed files of hatch-cubin, cuda.core and the toolkit, and their state when the build began.
 
     Two installations with the same installed files have the same *name*. Two installations are the same if
-    the states of all files are equal. If the states differ, two installations are the same only if the
-    contents of all files are equal. The states of unchanged files can differ: uv makes hard links to the
-    files of its cache in each environment, and each new link changes a time in the state. For a large
-    library, the comparison covers only samples, and the parts of the file with the compiler's version.
+    the states (size, times and so on) of all files are equal. If the state of a file differs, two
+    installations are the same only if the contents of all files are equal. The states of unchanged files can
+    differ: uv makes hard links to the files of its cache in each environment, and each new link changes a
+    time in the state. The comparison of a large library covers only chunks at regular distances, and the
+    chunks that contain the compiler's version.
     """
 
     def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:
@@ -130,7 +131,7 @@ class Installation:
         return self._evidence is not None and self._evidence.contents == evidence.contents
 
     def evidence(self) -> Evidence | None:
-        """Return facts that show later builds whether a file has changed; None if one has changed already."""
+        """Return facts by which later builds notice changed files; None if a file changed in this build."""
         if self._evidence is None:
             marks = [_marks(file) for file, status in self._files if status.st_size > _WHOLE]
             self._evidence = Evidence(self.state if self._settled else "", self._contents(marks), marks)
@@ -184,7 +185,7 @@ def installation(wanted: str | None) -> Installation | None:
 
 
 def has_linker(wanted: str | None) -> bool:
-    """Return whether the digest `identity` covers nvJitLink, which only builds with linked modules need."""
+    """Return whether the digest `identity` covers nvJitLink, the linker of builds with linked modules."""
     with contextlib.suppress(LookupError, ValueError):
         return bool(_linker(int(_installed("cuda_bindings")[1][1].partition(".")[0]), wanted))
     return False
@@ -226,7 +227,8 @@ def _installed(name: str) -> tuple[str, tuple[str, str]]:
 def _own_files() -> list[str]:
     """Return the paths of hatch-cubin's Python files.
 
-    An installation includes these files, because another version of hatch-cubin may record other facts.
+    An `Installation` includes hatch-cubin's own files, because another version of hatch-cubin may have
+    recorded different facts about the same toolkit.
     """
     package = os.path.dirname(os.path.dirname(__file__))
     rooms = sorted(os.walk(package))

@@ -60,9 +60,9 @@ def build_requirements(
 ) -> list[str]:
     """Return the requirements that a build front end has to install, with the versions in *locked*.
 
-    The requirements include the *extras* of cuda-toolkit, nvJitLink if the build links modules, and all
-    packages that producers import. The extra "nvcc" contains ptxas, and "tileiras" contains all tools for
-    tile kernels.
+    The requirements include cuda-toolkit with its *extras*, and all packages that producers import. If the
+    build links modules, the requirements also include nvJitLink. The extra "nvcc" contains ptxas, and
+    "tileiras" contains all tools for tile kernels.
     """
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []

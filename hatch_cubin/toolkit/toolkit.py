@@ -61,7 +61,7 @@ class Keys(NamedTuple):
         return cls(bytes.fromhex(key), None if program_key is None else bytes.fromhex(program_key))
 
     def hex(self) -> tuple[str, str | None]:
-        """Return both cache keys of a unit as hexadecimal texts."""
+        """Return `key` (the unit's cache key) and `program_key` as hexadecimal texts."""
         return self.key.hex(), None if self.program_key is None else self.program_key.hex()
 
 
@@ -206,7 +206,7 @@ class Toolkit:
         line = f"pip install {assembler.wheel(self.major, self.ptxas)}"
         if self.nvrtc == assembler.WITHOUT_PTXAS and self._wanted is not None:
             return (
-                f'NVRTC and ptxas in CUDA 13.3.1 have different versions: {line}, or write toolkit = "13.3.0"'
+                f'NVRTC and ptxas in CUDA 13.3.1 have different versions: write toolkit = "13.3.0", or {line}'
             )
         return line if self._wanted is None else f"build with isolation, which installs ptxas, or {line}"
 
@@ -271,10 +271,10 @@ class Toolkit:
     def _load(self, name: str) -> str:
         """Load a library and return its path.
 
-        This function loads the library of the build's environment first, because cuda-pathfinder uses a
-        library that is already loaded, and otherwise searches the interpreter's own site-packages. Under
-        pip's build isolation, the interpreter's own site-packages belong to the *outer* environment, which
-        may contain another NVRTC or no NVRTC.
+        This function loads the library of the build's environment first, and cuda-pathfinder then uses this
+        loaded library. If no library is loaded, cuda-pathfinder searches the interpreter's own site-packages.
+        Under pip's build isolation, the interpreter's own site-packages belong to the *outer* environment,
+        which may contain another NVRTC or no NVRTC.
         """
         from ctypes import CDLL
 

@@ -1,6 +1,6 @@
 """The script of a worker process, which receives tasks over a pipe and runs NVRTC, ptxas and nvJitLink.
 
-`compiling/executor.py` starts the script, and imports this module only for the script's path and the message
+`compiling/executor.py` starts this file as a script, and imports the file only for its path and the message
 format. The worker script imports only `cuda.bindings`, so the script starts fast. If a compiler crashes,
 hangs or takes all memory, only the worker process is affected, and the build continues.
 """
@@ -150,7 +150,8 @@ class _Header:
     def make(self, number: int, task: dict[str, Any]) -> None:
         """Precompile the headers of a task (a compile that the build has sent to this process).
 
-        If the headers cannot be precompiled, `path` is None afterwards, or an exception is raised.
+        Afterwards, the attribute `path` is the path of the precompiled header, or None if NVRTC has reported
+        an error in the headers.
         """
         from cuda.bindings import nvrtc
 
@@ -400,11 +401,12 @@ def _link(task: dict[str, Any]) -> Outcome:
 
 
 def _defined_by_lto(task: dict[str, Any]) -> list[str]:
-    """Return the symbols that LTO-IR and another input both define. nvJitLink does not report them itself.
+    """Return the symbols that LTO-IR and another input both define. nvJitLink does not report such symbols.
 
     The symbols of LTO-IR cannot be read directly. The PTX made from LTO-IR shows variables and kernels, but
-    not functions. To find the functions, the LTO-IR is linked with a probe, which is code that calls these
-    functions: a function that the LTO-IR does not define is declared `.extern` in the resulting PTX.
+    not functions. To find functions that the LTO-IR defines, the LTO-IR is linked with a probe, which is code
+    that calls every function of the other inputs. In the resulting PTX, a function that the LTO-IR does not
+    define is declared `.extern`.
     """
     arch = [option for option in task["options"] if option.startswith(b"-arch=")]
     probe = {**task, "kind": "lto", "options": [*arch, b"-dlto"], "instantiate": [], "ptx": False}
@@ -431,8 +433,8 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 
     The name "" stands for all inputs together, linked into one PTX.
 
-    The declarations are read from the PTX that is made from the LTO-IR, in which undefined symbols are
-    declared `.extern`.
+    Declarations in LTO-IR cannot be read, so the linker makes PTX from the LTO-IR. In this PTX, each
+    undefined symbol has a declaration with `.extern`.
     """
     inputs = [each for each in task["inputs"] if each[0] == "lto"]
     found = {}
@@ -446,8 +448,8 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
     """Link *inputs*; each input consists of a kind, a name and bytes.
 
-    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink and still succeeds. With
-    LTO, nvJitLink writes such an error to its log. This function makes the link fail if nvJitLink prints or
+    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink (or, in a link with LTO,
+    writes the error to its log) and still succeeds. This function makes the link fail if nvJitLink prints or
     logs an error of nvlink.
     """
     with _caught_stderr() as printed:
@@ -539,7 +541,8 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 def _open_folders(folders: dict[int, str]) -> None:
     """Open each folder in *folders*, with the folder's number as its file descriptor.
 
-    If a number is above the limit of open files, the function notes two other names for the folder.
+    If a folder's number is above the limit of open files, the function adds two other paths of the folder to
+    `_unnamed`, for `_compile_unnamed`.
     """
     most = _allow_descriptors(max(folders) + 1)
     for number, folder in folders.items():

@@ -39,7 +39,9 @@ def test_each_error_of_its_start_is_told_each_time(python: Run, tmp_path: Path, 
     said = python(TRY, STANDIN_FAULTS=f"cuInit={status}").splitlines()
     named = "CUDA_ERROR_NO_DEVICE" if status == 100 else "error"
     forked = (
-        "; was CUDA used before this process was forked? start processes with spawn" if status == 3 else ""
+        "; perhaps CUDA was used before this process was forked: start processes with spawn"
+        if status == 3
+        else ""
     )
     assert said == [f"pkg._cubins: the CUDA driver cannot be used: {named} ({status}){forked}"] * 3
     assert [each.what for each in events(tmp_path)] == ["cuInit"] * 3

@@ -53,6 +53,7 @@ MODULES: dict[str, dict[str, str]] = {
         "ed25519_keys": "",
         "environment": "",
         "file_lock": "",
+        "git": "",
         "github": "",
         "gpu_names": "arch_names capabilities",
         "natural_order": "",

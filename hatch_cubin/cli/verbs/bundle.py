@@ -2,8 +2,8 @@
 
 DIR is the package's folder inside the project. The command writes the compiled kernels and the code that
 loads them into the folder DIR/_cubins (the bundle). Files that are already correct are not written again, and
-files that do not belong to the bundle are removed. The bundle contains the bill of materials too, because
-only the build backend can write the wheel's metadata.
+files that do not belong to the bundle are removed. The command writes the bill of materials into the bundle
+and not into the wheel's metadata, because only the build backend can write the metadata.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _with_package(project: Project, into: str) -> Project:
-    """Return the project, changed to build for the package in the folder *into*."""
+    """Return the project, configured to put the kernels into the package in the folder *into*."""
     from pathlib import Path
 
     from ...frontends import open_project as frontend

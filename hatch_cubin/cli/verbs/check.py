@@ -109,7 +109,10 @@ def _matches_nothing(glob: str, known: Iterable[str]) -> Problem:
 
 
 def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, CheckResult]:
-    """Check a wheel, and return its path and the problems. If it cannot be read, this is the problem."""
+    """Check a wheel, and return its path and the problems.
+
+    If the wheel cannot be read, the result contains the error as a problem.
+    """
     try:
         with open_wheel(what, companions=True) as opened:
             return opened.path, check(opened, args.gpu, budget, fallback_reader(os.environ), args.spared)

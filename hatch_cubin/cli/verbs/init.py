@@ -110,7 +110,7 @@ def _step(command: str) -> str:
 
 
 def _required(pyproject: Mapping[str, Any], backend: str) -> list[Setting]:
-    """If `hatch_cubin.backend` is in use, return the setting `backend` from the build requirements."""
+    """If the project uses `hatch_cubin.backend`, guess the key `backend` from the build requirements."""
     requires = (
         table_location.inside(pyproject, "build-system").get("requires") if backend == WRAPPER else None
     )
@@ -303,7 +303,7 @@ def _producer_keys(
 
 
 def _written(key: Mapping[str, str]) -> str:
-    """Return a TOML table with text values as TOML text."""
+    """Return a mapping of strings as an inline table of TOML, such as `{ name = "value" }`."""
     return f"{{ {', '.join(f'{name} = {json.dumps(value)}' for name, value in key.items())} }}"
 
 

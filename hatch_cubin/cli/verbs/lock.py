@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ...common import git
 from ...common.sizes import count
 from ...errors import BundleError, CheckError, Location, problem
 from ..verb_base import Answer, check_build, json_argument, open_project, project_arguments, require_compiler
@@ -99,7 +100,13 @@ def _write(project: Project) -> Answer:
         raise BundleError(problem("file-not-writable", what, Location(lock_format.NAME))) from exc
     facts = _facts(made)
     units = count(facts["units"], "unit")
-    lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: commit this file"]
+    ignored_by = git.rule_that_ignores(project.root, lock_format.NAME)
+    step = (
+        f"add it with 'git add --force', because {ignored_by} ignores it"
+        if ignored_by
+        else "commit this file"
+    )
+    lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: {step}"]
     lines += (
         f"the includes of {path} depend on the compiler's headers, so every build needs the compiler"
         for path in made.unsure

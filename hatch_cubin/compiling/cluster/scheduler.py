@@ -169,7 +169,7 @@ class LeaseScheduler:
     def _overdue_tasks(self, worker: str) -> list[Task]:
         """Return the unfinished tasks of a lease that takes too long.
 
-        An idle worker will repeat the returned tasks.
+        An idle worker will repeat the tasks that this method returns.
 
         If a worker has several leases, the leases that the worker has not started yet are repeated first.
         """
@@ -408,7 +408,7 @@ class _TaskTimes:
     def of(self, task: Task) -> float:
         """Return how many seconds a task probably takes.
 
-        Before the first result, the estimate is high.
+        Until the first task is done, return a high number, so that each worker gets only one task at first.
         """
         if not self.done:
             return _LONGEST_S

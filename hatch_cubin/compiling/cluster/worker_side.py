@@ -153,7 +153,7 @@ _first = threading.Lock()
 def here() -> _ProcessState:
     """Return the files and processes that this worker process keeps.
 
-    A forked process starts without files and processes.
+    A forked process gets a new, empty state: it does not use the files and processes of its parent process.
     """
     with _first:
         if not _states or _states[0].pid != os.getpid():

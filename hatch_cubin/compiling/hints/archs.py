@@ -99,8 +99,7 @@ class Archs:
     def _having_all(self, path: str) -> list[Arch]:
         """Return the first arch without a suffix that may have all features that the source uses.
 
-        If no arch without a suffix has all features, return all archs with a suffix that may have all of
-        them.
+        If only archs with a suffix, such as sm_90a, may have all features, return all these archs.
         """
         every = [
             Arch(number, suffix)

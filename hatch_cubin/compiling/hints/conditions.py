@@ -14,7 +14,7 @@ from ...project.source import may_have_kernel, without_comments
 from ...project.tile_kernels import kernel_kinds
 from .failed_compile import FailedCompile
 from .kernel_declarations import GAP, about_extern_template, declared, examples
-from .other_sources import called_elsewhere
+from .other_sources import used_elsewhere
 
 _NAME = re.compile(r"(?<![\w.])[^\W\d_]\w*")
 _GLOBAL = re.compile(r"\b__global__\b")
@@ -40,12 +40,13 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
             "the source has no tile kernel"
         )
     left_out = (
-        "the source has only device functions: mark its kernel with __global__, or exclude the source: "
+        "the source has only device functions or variables: "
+        "mark its kernel with __global__, or exclude the source: "
         f"{failed.line('exclude', [failed.path])}"
     )
     if failed.sources.keys() == {failed.path}:
         left_out = _NO_SOURCE_BUT_THIS
-    elif (call := called_elsewhere(failed)) is not None:
+    elif (call := used_elsewhere(failed)) is not None:
         left_out = call
     if module.source.is_ptx:
         return left_out.replace("write a kernel with __global__", "write a kernel as .visible .entry")

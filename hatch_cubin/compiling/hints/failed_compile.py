@@ -13,7 +13,7 @@ from ...errors import Location, SourceError
 from ...headers.resolve import SearchFolder
 from ...planning.unit_plan import Module
 from ...project import disk
-from ...project.source import glob_regex
+from ...project.source import Source, glob_regex
 from ...project.source_roots import ProjectTree
 from .include_chain import Step, include_chains_from
 
@@ -44,12 +44,20 @@ class FailedCompile:
         """Return the text of a source or header of the project; empty if the file was removed."""
         if path == self.path:
             return self.module.source.text
-        if path not in self.headers:
-            return ""
+        return self._text_on_disk(path) if path in self.headers else ""
+
+    def _text_on_disk(self, path: str) -> str:
         try:
             return disk.read_file(self.tree.disk_path(path), self.tree).decode("utf-8", "replace")
         except SourceError:
             return ""
+
+    def texts_of_other(self, path: str) -> Iterator[str]:
+        """Yield the texts of another source and of the project's headers that the other source includes."""
+        yield self.sources[path]
+        for header in include_chains_from(Source(path, self.sources[path]), self.tree, self.search):
+            if header != path and not header.startswith("<"):
+                yield self._text_on_disk(header)
 
     def line(self, key: str, value: Sequence[str]) -> str:
         """Return a line for pyproject.toml that adds the items of *value* to the list *key*."""
@@ -68,8 +76,8 @@ class FailedCompile:
     def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
         """Return lines for pyproject.toml that set macros or options, to be put at the end of a hint.
 
-        If a [[source]] table already sets one of the macros or options, the returned lines are a [[source]]
-        table too, because [[source]] tables take precedence over the project's settings.
+        A value in a [[source]] table takes precedence over the project's settings. So if a [[source]] table
+        already sets one of the macros or options, the returned lines are a new [[source]] table.
         """
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options

@@ -143,7 +143,7 @@ def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
 
 
 def _is_marked(error: Diagnostic) -> bool:
-    """Return whether a function has `__global__` or `__device__`, which the compiler did not recognise."""
+    """Return whether the code line of an error has `__global__` or `__device__` before the error's column."""
     code, mark = (*error.context[:2], "", "")[:2]
     return error.is_own and re.search(r"\b__(?:global|device)__(?!\w)", code[: mark.find("^")]) is not None
 
@@ -204,7 +204,7 @@ def _with_runtime(failed: FailedCompile) -> str:
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
 ) -> Explanation | None:
-    """Report one of the equal errors *like_it* with a hint, if possible an error in the project's code."""
+    """Report one of the equal errors *like_it* with a hint; errors in the project's code take precedence."""
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])

@@ -162,7 +162,7 @@ def _end_of_body(code: str, at: int) -> int:
 
 
 def _end_of(code: str, at: int, opened: str) -> int:
-    """Return the position after the bracket that closes the bracket before *at*, or the end of the text."""
+    """Return the position after the bracket that closes *opened*, which is before *at*; or the text's end."""
     pending = [_CLOSES[opened]]
     for index in range(at, len(code)):
         char = code[index]

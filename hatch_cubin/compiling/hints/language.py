@@ -37,19 +37,22 @@ _MESSAGES = {
     r"without '\.sync' is not supported": (
         "use the function with _sync at the end of its name, and a mask of threads as its first argument"
     ),
-    r"Unsupported \.version": (
-        "this PTX needs a newer release of CUDA: set 'toolkit' to a newer release, or make the PTX again "
-        "with a compiler of this release or of an older one"
-    ),
     r"declaration is incompatible with previous .*\n.*\b__shared__\b": (
         "all extern __shared__ arrays of one name have one type: declare extern __shared__ __align__(16) "
         "char name[], and convert the pointer, as in reinterpret_cast<T *>(name)"
+    ),
+    r'more than one instance of overloaded function "\w+" has "C" linkage'
+    r"|incompatible with previous .* \(declared (?:implicitly|at line \d+ of __nv_nvrtc_builtin)": (
+        'another function, perhaps one of CUDA, has this name too: rename the kernel, or leave out extern "C"'
     ),
     r'no instance of overloaded function "__\w+_sync".*\n\s*argument types are: \((?!unsigned)': (
         "the first argument is a mask of the threads that take part, such as 0xffffffff for a whole warp"
     ),
     r"operand types are: (?:\w+[1-4] \S+|\w+ \S+ \w*[a-z][1-4]$)": (
         "vector types such as float4 have no operators: calculate with their members, or define the operators"
+    ),
+    r'namespace "std" has no member "(?:printf|malloc|free|clock)"': (
+        "write this function of CUDA without std::, as in printf"
     ),
     r"\n.*\*\s*(?:const\s+)?restrict\b": "C++ does not have the keyword restrict: write __restrict__",
     r"\n.*\b__kernel__\b": "CUDA C++ marks a kernel with __global__, not with __kernel__",
@@ -58,6 +61,26 @@ _MESSAGES = {
     ),
     r"\n.*\bextern\s+C\b": 'write extern "C", with quotes',
 }
+_NEWER_PTX = re.compile(r"Unsupported \.version (\d+\.\d+)")
+# Maps each version of PTX to the first value of `toolkit` that assembles it. ptxas of each minor version
+# was tried. There is no wheel of CUDA 12.7. In CUDA 13.3.1, NVRTC and ptxas have different versions.
+TOOLKITS = {
+    "8.1": "12.1",
+    "8.2": "12.2",
+    "8.3": "12.3",
+    "8.4": "12.4",
+    "8.5": "12.5",
+    "8.6": "12.8",
+    "8.7": "12.8",
+    "8.8": "12.9",
+    "9.0": "13.0",
+    "9.1": "13.1",
+    "9.2": "13.2",
+    "9.3": "13.3.0",
+    "9.4": "13.4",
+    "9.5": "13.5",
+}
+_MAKE_PTX_AGAIN = "make the PTX again with a compiler of this release or of an older one"
 _ENTRY = re.compile(r"Entry function '([^']+)'")
 _DIRECTIVES = ("include", "define", "ifdef", "ifndef", "elif", "else", "endif", "undef", "pragma", "error")
 _REFERENCE = re.compile(r"(texture|surface) is not a template")
@@ -91,6 +114,8 @@ def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
         return f"to compile as C++{standard}:{failed.pasted('options', {'std': f'c++{standard}'})}"
     if match := _NEEDS_FLAG.search(error.text):
         return f"to allow this with an option:{failed.pasted('options', {match[1]: True})}"
+    if match := _NEWER_PTX.search(error.text):
+        return _about_ptx(match[1])
     shown = "\n".join((error.text, *(error.context[:1] if error.is_own else ())))
     if hint := next((hint for pattern, hint in _MESSAGES.items() if re.search(pattern, shown)), None):
         return hint
@@ -98,6 +123,13 @@ def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
         instead = f"pass a cuda{match[1].title()}Object_t to the kernel instead"
         return f"CUDA 12 and later do not have {match[1]} references: {instead}"
     return _about_syntax(error)
+
+
+def _about_ptx(version: str) -> str:
+    """Return a hint for a PTX source whose version is newer than the toolkit."""
+    if (release := TOOLKITS.get(version)) is None:
+        return f"no release of CUDA that this hatch-cubin knows reads this PTX: {_MAKE_PTX_AGAIN}"
+    return f'write toolkit = "{release}", or {_MAKE_PTX_AGAIN}'
 
 
 def _about_syntax(error: Diagnostic) -> str | None:

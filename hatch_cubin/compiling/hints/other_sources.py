@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,17 +10,14 @@ from pathlib import PurePosixPath
 
 from ...config.toml_lines import setting as setting_line
 from ...cubin.kernel_names import demangle
+from ...project.directives import included_names
 from ...project.source import Source, glob_regex, without_comments
-from ..definitions import Definition, definition, mention
+from ..definitions import PART, Definition, defined_variables, definition, mention
 from ..diagnostics import OF_ITS_OWN, Diagnostic, Explanation
 from .failed_compile import FailedCompile
 
 _UNRESOLVED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'")
 _FUNCTION = re.compile(r"\b__device__\b[^;{}()=]*?\b(\w+)\s*\([^(){};]*\)\s*\{")
-_VARIABLE = re.compile(
-    r"^(?![^\n]*\b(?:extern|static)\b)[^\n;(){}=\[]*__(?:device|constant|managed)__[^;(){}=\[]*?\b(\w+)\s*[=;\[{]",
-    re.MULTILINE,
-)
 _HINT = (
     "each source is compiled alone: include the file with the definition, or link both with a module table"
 )
@@ -49,19 +47,58 @@ def about_extern(warning: Diagnostic, failed: FailedCompile) -> str | None:
     return _at_definition(name[1], failed) if name and not failed.module.part_of else None
 
 
-def called_elsewhere(failed: FailedCompile) -> str | None:
+def used_elsewhere(failed: FailedCompile) -> str | None:
     """Return a hint if a source without kernels defines a function or variable that another source uses."""
     text = without_comments(failed.text_of(failed.path))
-    uses = [(name, "calls", rf"\b{name}\s*\(") for name in _FUNCTION.findall(text)]
-    uses += [(name, "declares", rf"\bextern\b[^;{{}}()]*\b{name}\b") for name in _VARIABLE.findall(text)]
-    for name, verb, use in uses:
+    return _variable_declared_elsewhere(text, failed) or _function_called_elsewhere(text, failed)
+
+
+def _function_called_elsewhere(text: str, failed: FailedCompile) -> str | None:
+    for name in _FUNCTION.findall(text):
         own = definition(name, Source(failed.path, text))
         if own is not None and own.why_private is None:
             for path, other in _others(failed):
-                is_used = re.search(use, without_comments(other))
-                if is_used and definition(name, Source(path, other)) is None:
-                    return _needed_by(path, f"{verb} {name!r}", failed)
+                is_called = re.search(rf"\b{name}\s*\(", without_comments(other))
+                if is_called and definition(name, Source(path, other)) is None:
+                    return _needed_by(path, f"calls {name!r}", failed)
     return None
+
+
+def _variable_declared_elsewhere(text: str, failed: FailedCompile) -> str | None:
+    """Return a hint if another source, or a header of another source, declares a variable `extern`."""
+    texts = {failed.path: text, **{path: without_comments(failed.text_of(path)) for path in failed.headers}}
+    for where, name in ((path, name) for path, each in texts.items() for name in defined_variables(each)):
+        own = definition(name, Source(where, texts[where]))
+        path = None if own is None else _declared_in(name, failed)
+        if own is not None and path is not None:
+            if own.why_private is not None:
+                return f"{path} declares {name!r}, but {_in_a_header(own)}"
+            return _needed_by(path, f"declares {name!r}", failed)
+    return None
+
+
+def _declared_in(name: str, failed: FailedCompile) -> str | None:
+    """Return the path of another source that reads an `extern` declaration of a variable, or None.
+
+    A source that mentions the variable is better than a source that only includes the declaration.
+    """
+    declaration, word = re.compile(rf"\bextern\b(?:{PART}|#){{0,400}}\b{name}\b"), re.compile(rf"\b{name}\b")
+    declaring = {
+        path for path in failed.headers if declaration.search(without_comments(failed.text_of(path)))
+    }
+    found: list[str] = []
+    for path, text in _others(failed):
+        code = without_comments(text)
+        if definition(name, Source(path, text)) is not None:
+            continue
+        if word.search(code) and any(
+            declaration.search(without_comments(each)) for each in failed.texts_of_other(path)
+        ):
+            return path
+        names = {posixpath.basename(each) for each in included_names(code)}
+        if any(posixpath.basename(each) in names for each in declaring):
+            found.append(path)
+    return next(iter(found), None)
 
 
 def _others(failed: FailedCompile) -> Iterator[tuple[str, str]]:
@@ -74,9 +111,13 @@ def _at_definition(symbol: str, failed: FailedCompile) -> str | None:
     if found is None:
         return None
     if found.why_private is not None:
-        return f"other sources cannot use the definition in {found.where}: move the definition into a header"
+        return _in_a_header(found)
     table = _linked(failed.module.base, [failed.path, found.where.path], failed)
     return f"the definition is in {found.where}: link both sources with this table:{table}"
+
+
+def _in_a_header(found: Definition) -> str:
+    return f"other sources cannot use the definition in {found.where}: move the definition into a header"
 
 
 def _defined_elsewhere(symbol: str, failed: FailedCompile) -> Definition | None:

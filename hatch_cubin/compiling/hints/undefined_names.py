@@ -19,6 +19,7 @@ _NO_NAMESPACE = re.compile(r'name (?:followed by "::" must be a class or|must be
 _NO_STD = re.compile(r"explicit type is missing|qualified name is not allowed")
 _NO_MEMBER = re.compile(r'namespace "([\w:]+)" has no (?:tag )?member(?: class)? "(\w+)"')
 _WORD = re.compile(r"\w+")
+_PATH = re.compile(r"\w+(?:\s*::\s*\w+)*")
 _STD_NAME = re.compile(r"std::(\w+)")
 _MACRO = re.compile(r"(?:__)?[A-Z][A-Z0-9_]*")
 _TYPE = re.compile(r"\b(?:struct|class|union|enum|using)\s+(\w+)\s*[={:]")
@@ -27,7 +28,8 @@ _ROUNDED = r"(_r[nduz])?"
 _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
 
 # Each table maps a header to a pattern for the names that the header declares. The tables were tested with
-# CUDA 12.9, 13.0 and 13.5. nvcc includes the headers in _BY_NVCC automatically.
+# CUDA 12.9, 13.0 and 13.5. The rows of cuda, cuda::std and cub were tested only with CUDA 13.5.
+# nvcc includes the headers in _BY_NVCC automatically.
 _BY_NVCC = {
     "cstdint": rf"{_INTEGERS}|U?INT(_LEAST|_FAST)?\d+_(MAX|MIN)|(U?INT(PTR|MAX)|PTRDIFF|SIZE)_(MAX|MIN)",
     "cmath": r"INFINITY|NAN|HUGE_VALF?|M_(E|LN2|LN10|LOG2E|LOG10E|[12]?_?PI(_[24])?|2_SQRTPI|SQRT2|SQRT1_2)",
@@ -78,11 +80,59 @@ _MEMBERS = {
             r"|ceil|l{0,2}r(ound|int)|nearbyint|round|rint|trunc|erfc?|[lt]gamma|copysign|is(nan|inf|finite)|signbit)f?"
         ),
     },
+    "cuda": {
+        "cuda/annotated_ptr": r"annotated_ptr|((associate|apply)_)?access_property|discard_memory",
+        "cuda/atomic": r"atomic(_ref|_thread_fence|_signal_fence)?|thread_scope(_\w+)?",
+        "cuda/barrier": r"barrier|device|aligned_size_t|memcpy_async(_tx)?",
+        "cuda/cmath": r"ceil_div",
+        "cuda/functional": r"proclaim_return_type|maximum|minimum",
+        "cuda/latch": r"latch",
+        "cuda/pipeline": r"(make_)?pipeline(_\w+)?",
+        "cuda/ptx": r"ptx",
+        "cuda/semaphore": r"(binary|counting)_semaphore",
+    },
     "cooperative_groups": {
         "cooperative_groups/reduce.h": r"reduce\w*|plus|less|greater|bit_(and|or|xor)",
         "cooperative_groups/scan.h": r"(in|ex)clusive_scan\w*",
         "cooperative_groups/memcpy_async.h": r"memcpy_async|wait(_prior)?",
     },
+}
+_OF_CUDA_STD_ALONE = {
+    "atomic": r"atomic(_ref|_thread_fence)?|memory_order(_\w+)?",
+    "bit": r"bit_cast|popcount|count[lr]_(zero|one)|bit_(ceil|floor|width)|has_single_bit|rot[lr]",
+    "bitset": r"bitset",
+    "chrono": r"chrono",
+    "expected": r"(un)?expected",
+    "initializer_list": r"initializer_list",
+    "inplace_vector": r"inplace_vector",
+    "mdspan": r"mdspan|d?extents|layout_(left|right|stride)",
+    "numbers": r"numbers",
+    "span": r"span|dynamic_extent",
+    "string_view": r"string_view",
+    "variant": r"variant|visit|monostate|holds_alternative",
+}
+_MEMBERS["cuda::std"] = {
+    f"cuda/std/{header}": names for header, names in {**_MEMBERS["std"], **_OF_CUDA_STD_ALONE}.items()
+}
+_OF_CUB = (
+    r"block_(adjacent_difference|discontinuity|exchange|histogram|load|merge_sort|radix_(rank|sort)|reduce"
+    r"|run_length_decode|scan|shuffle|store)|warp_(exchange|load|merge_sort|reduce|scan|store)"
+)
+# For each namespace: names that sources use without the namespace by mistake.
+_UNQUALIFIED = {
+    "cooperative_groups": (
+        r"this_(thread|thread_block|grid|cluster)|coalesced_threads|tiled_partition|(labeled|binary)_partition"
+        r"|thread_(block|group|block_tile)|(grid|cluster|coalesced)_group"
+    ),
+    "cuda": r"atomic_ref|thread_scope_\w+|make_pipeline|pipeline_shared_state|annotated_ptr",
+    "nvcuda::wmma": r"(load|store)_matrix_sync|(fill_)?fragment|mma_sync|mem_(row|col)_major",
+    "cub": r"(Block|Warp)(Reduce|Scan|Load|Store|Exchange|MergeSort)|BlockRadixSort",
+}
+_ALIASES = {
+    "cg": "cooperative_groups",
+    "wmma": "nvcuda::wmma",
+    "ptx": "cuda::ptx",
+    "cde": "cuda::device::experimental",
 }
 _NAMES_OF_CUDA = """
 __global__ __device__ __host__ __shared__ __constant__ __managed__ __restrict__ __launch_bounds__ __inline__
@@ -95,11 +145,13 @@ int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
 """
 _QUALIFIER = re.compile(r"\b__\w+__\b")
 _NEARLY = 0.8  # the minimum similarity between a misspelled name and the correct name
-# Namespaces with a header for each name. The value is an example of such a header.
+# For each namespace that has a header for each name, or that NVRTC does not compile: a hint.
 _OF_MANY_HEADERS = {
-    "cub": "cub/block/block_reduce.cuh",
-    "thrust": "thrust/complex.h",
-    "cuda": "cuda/std/atomic",
+    "cub": "include the header of this name, such as <cub/block/block_reduce.cuh>",
+    "cuda": "include the header of this name, such as <cuda/std/atomic>",
+    "cute": "include the header of this name, such as <cute/tensor.hpp>",
+    "cutlass": "include the header of this name, such as <cutlass/numeric_types.h>",
+    "thrust": "NVRTC does not compile Thrust: use <cuda/std/…> and <cub/block/…> for device code",
 }
 _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
 
@@ -130,14 +182,42 @@ def _nearest(word: str) -> str | None:
 
 
 def of_unknown_namespace(found: Sequence[Diagnostic], _failed: FailedCompile) -> Explanation | None:
-    """If the header for a name of CCCL is not included, report only this, and not the resulting errors."""
+    """If the header for a name of CCCL or CUTLASS is not known, report this, not the resulting errors."""
     for each in found:
-        example = _OF_MANY_HEADERS.get(_name_in(each)) if _NO_NAMESPACE.search(each.text) else None
-        if example is not None:
+        hint = _OF_MANY_HEADERS.get(_name_in(each)) if _NO_NAMESPACE.search(each.text) else None
+        if hint is not None and _header_of(each) is None:
             others = [other for other in found if other.where != each.where]
-            told = replace(each, hint=f"include the header of this name, such as <{example}>")
+            told = replace(each, hint=hint)
             return told.followed_by(len(found) - len(others) - 1), others
     return None
+
+
+def unqualified(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report a name that is used without its namespace, or an alias of a namespace that is not declared."""
+    for each in found:
+        namespace, fix = _without_namespace(each)
+        if namespace is not None and each.is_own:
+            header = _header_of_path(f"{namespace}::{_name_in(each)}")
+            is_missing = header is not None and header not in _included(failed)
+            about = f"; {_about_headers([header], failed)}" if header and is_missing else ""
+            return replace(each, hint=f"{fix}{about}").followed_by(len(found) - 1), []
+    return None
+
+
+def _without_namespace(error: Diagnostic) -> tuple[str | None, str]:
+    """Return the namespace that an error's name needs, or None, and how to write the name."""
+    name = _name_in(error)
+    code, at = _pointed_at(error)
+    if _NO_NAMESPACE.search(error.text) and name in _ALIASES and not code[:at].endswith("::"):
+        declared = f"namespace {name} = {_ALIASES[name]};"
+        return _ALIASES[name], f"write {declared} before this line, outside of functions"
+    member = _NO_MEMBER.search(error.text)
+    if member and member[1] == "std" and _in(_OF_CUDA_STD_ALONE, name):
+        return "cuda::std", f"write cuda::std::{name}"
+    if not _UNDEFINED.search(error.text):
+        return None, ""
+    namespace = next((each for each, names in _UNQUALIFIED.items() if re.fullmatch(names, name)), None)
+    return namespace, f"write {namespace}::{name}, or put using namespace {namespace}; before this line"
 
 
 def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
@@ -146,10 +226,7 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     An undefined type can cause errors in any line. An undefined constant causes errors only in the line that
     uses the constant.
     """
-    included = {
-        *failed.module.pre_includes,
-        *(name for text in _texts(failed) for name in included_names(text)),
-    }
+    included = _included(failed)
     named = {each: _header_of(each) for each in found}
     headers = {each: header for each, header in named.items() if header and header not in included}
     if not headers:
@@ -167,8 +244,8 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report undefined names that are probably macros, or that are types without their namespace.
 
-    A name is probably a macro if it is in capital letters, or if it is a key in the name of a produced
-    source.
+    An undefined name is probably a macro if it is in capital letters, or if the name of a produced source
+    contains a value for it, as for BLOCK in `sum[BLOCK=64]`.
     """
     values = dict(failed.module.source.variant)
     macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}
@@ -188,6 +265,12 @@ def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     return replace(next(iter(macros)), hint=hint).followed_by(len(found) - len(others) - 1), others
 
 
+def _included(failed: FailedCompile) -> set[str]:
+    """Return the headers that the source, its own headers and pyproject.toml include."""
+    names = (name for text in _texts(failed) for name in included_names(text))
+    return {*failed.module.pre_includes, *names}
+
+
 def _texts(failed: FailedCompile) -> Iterator[str]:
     return (without_comments(failed.text_of(path)) for path in (failed.path, *failed.headers))
 
@@ -203,15 +286,32 @@ def _about_headers(headers: Sequence[str], failed: FailedCompile) -> str:
 
 def _header_of(error: Diagnostic) -> str | None:
     """Return the header that declares the undefined name in an error; None if the header is not known."""
-    if _NO_NAMESPACE.search(error.text):
-        return _NAMESPACES.get(_name_in(error))
-    if match := _NO_MEMBER.search(error.text):
-        return _in(_MEMBERS.get(match[1], {}), match[2])
     code, at = _pointed_at(error)
+    if _NO_NAMESPACE.search(error.text):
+        match = _PATH.match(code, at)
+        return _header_of_path(re.sub(r"\s", "", match[0])) if match else None
+    if match := _NO_MEMBER.search(error.text):
+        return _header_in(match[1], match[2])
     if _NO_STD.search(error.text) and (match := _STD_NAME.match(code, at)):
         return _in(_MEMBERS["std"], match[1])
     known = {**_BY_NVCC, **_ELSEWHERE}
     return _in(_MEMBERS["std"] if _is_of_std(error) else known, _name_in(error))
+
+
+def _header_of_path(path: str) -> str | None:
+    """Return the header that declares a name with its namespaces, such as `cuda::std::array`."""
+    if (header := _NAMESPACES.get(path.partition("::")[0])) is not None:
+        return header
+    namespace = next((each for each in ("cuda::std", "cuda", "cub") if path.startswith(f"{each}::")), None)
+    return namespace and _header_in(namespace, path[len(namespace) + 2 :].partition("::")[0])
+
+
+def _header_in(namespace: str, name: str) -> str | None:
+    if namespace != "cub":
+        return _in(_MEMBERS.get(namespace, {}), name)
+    snake_case = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    match = re.match(_OF_CUB, snake_case)
+    return f"cub/{match[0].partition('_')[0]}/{match[0]}.cuh" if match else None
 
 
 def _is_of_std(error: Diagnostic) -> bool:

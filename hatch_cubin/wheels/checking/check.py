@@ -82,9 +82,10 @@ def check(
     """Check a wheel, folder or package.
 
     *capabilities* are the GPUs on which all kernels must run. By default, all kernels must run on the GPUs of
-    all archs in the wheel. *excepted* are the globs of the option `--except`. A kernel or module that matches
-    a glob need not run on all GPUs. A module that matches a glob may be compiled for a debugger. A file of
-    GPU code that matches a glob may be outside the bundle.
+    all archs in the wheel. *excepted* are the globs of the option `--except`. Kernels and modules that match
+    one of these globs need not run on all GPUs. The check accepts code for a debugger (-G) in modules that
+    match one of these globs, and accepts files of GPU code outside the bundle if the files match one of these
+    globs.
     """
     problems = [
         *integrity_problems(opened),
@@ -203,7 +204,7 @@ def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     """Return a hint for kernels that cannot run on *gpus*.
 
     *absent_from* are the archs for which the source was compiled, but without these kernels. If a GPU loads
-    the code for such an arch, adding another arch to the project would not help.
+    the code for an arch in *absent_from*, adding another arch to the project would not help.
     """
     shipped = [(arch, 0) for arch in absent_from]
     chosen = {gpu: loader.select(_number(gpu), None, shipped) for gpu in gpus}

@@ -2,8 +2,9 @@
 
 Equal cache keys prove that the wheel and the rebuild had the same inputs: sources, headers, options,
 compiler. If the keys are equal but the compiled code differs, the code in the wheel was not compiled from the
-inputs of its key. If the keys differ, the compiled code may differ for a good reason. The files of the bundle
-that do not contain code depend only on the compiled code and on the project's configuration.
+inputs of its key. If the cache keys differ, the wheel and the rebuild had different inputs, so a difference
+in the compiled code proves nothing. The files of the bundle that do not contain code depend only on the
+compiled code and on the project's configuration.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measure a wheel, and estimate how many bytes a change of the project, such as fewer archs, would save.
 
-Sizes are compressed sizes in the archive. To measure the effect of a change, the remaining bytes are
-compressed again.
+Sizes are compressed sizes in the archive. To measure how many bytes a change would save, this module
+compresses the files that the changed wheel would contain.
 """
 
 from __future__ import annotations

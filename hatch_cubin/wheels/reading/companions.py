@@ -127,7 +127,7 @@ class Companions:
 
     @functools.cached_property
     def _version(self) -> str | None:
-        """The version in the main wheel's metadata, because the main wheel's file may have been renamed."""
+        """The main wheel's version from its metadata, because the name of the file may have changed."""
         with open_archive(self._bundle.wheel or "") as archive:
             metadata = filter(None, map(_METADATA.fullmatch, archive.namelist()))
             return next((found[1] for found in metadata), None)

@@ -66,9 +66,10 @@ class GpuCover(TypedDict):
 
 
 class AffectedKernels(TypedDict):
-    """Kernels that cannot run, or have only PTX, on the same GPUs.
+    """A group of kernels that all cannot run on the same GPUs, or that all have only PTX for the same GPUs.
 
-    *absent_from* are the archs for which the module of each kernel has code that does not contain the kernel.
+    For each arch in *absent_from*, the wheel contains code of the kernels' modules, but this code does not
+    contain the kernels.
     """
 
     absent_from: list[str]

@@ -1,7 +1,8 @@
 """Decide which variants a wheel has, and which compiled code each variant contains. The module does no I/O.
 
-uv installs a variant for certain GPUs. The variant contains the code that the loader would choose for these
-GPUs from the complete wheel.
+Each variant of a wheel is made for certain GPUs, and uv installs the variant that fits the GPUs of the
+machine. A variant contains the code that the loader would choose from the complete wheel on the variant's
+GPUs.
 """
 
 from __future__ import annotations
@@ -149,7 +150,8 @@ def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
 def _choices(module: ManifestModule) -> set[ShippedArchs]:
     """Return the sets of archs from which the loader chooses.
 
-    One set contains all archs of the module. For each kernel, a further set contains the archs of the kernel.
+    The result contains one set with all archs of the module, and one set for each kernel, with the archs
+    whose code contains the kernel.
     """
     entries = [entry for entry in module.entries if number_of(entry.arch) is not None]
     kernels = {kernel for entry in entries for kernel in entry.kernels}

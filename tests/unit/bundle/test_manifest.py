@@ -153,7 +153,7 @@ def test_keys_are_read_by_module_and_arch() -> None:
     [
         pytest.param(b"{", "is not JSON", id="cut"),
         pytest.param(b"{}", "does not have 'units'", id="no units"),
-        pytest.param(KEYS.replace(b'"a":{', b'"c":{'), "line 1 is not", id="edited"),
+        pytest.param(KEYS.replace(b'"a":{', b'"c":{'), "line 1 was edited or damaged", id="edited"),
         pytest.param(
             b"".join(write_keys({"a": keys_line("a", {"sm_80": {}})})), "does not have 'key'", id="no key"
         ),

@@ -12,6 +12,7 @@ import pytest
 from hatch_cubin import __version__
 from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import sbom
+from hatch_cubin.common import git
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import COPY_PTX, SAXPY, install_wheel, make_project, run, sha256, write_tree
 
@@ -171,9 +172,9 @@ def test_a_sources_name_is_no_pattern(repository: Path) -> None:
 def test_where_git_cannot_tell_what_was_changed_nothing_is_said(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = sbom._git
+    real = git.output
     monkeypatch.setattr(
-        sbom, "_git", lambda root, *command: None if "status" in command else real(root, *command)
+        git, "output", lambda root, *command: None if "status" in command else real(root, *command)
     )
     assert _provenance(repository) == {}
 

@@ -182,11 +182,22 @@ def test_the_assembler_names_a_line_that_it_cannot_read_at_the_end(
 def test_a_launch_sets_the_size_of_dynamic_shared_memory() -> None:
     said = "extern declaration of the entity s is treated as a static definition"
     warning = Diagnostic("warning", None, said)
-    assert diagnostics.about_warning(warning, "extern __shared__ float s[20000];") == (
+    told = diagnostics.about_shared_array(warning, "extern __shared__ float s[20000];")
+    assert told is not None
+    assert told.hint == (
         "the size in this declaration is fixed and a launch cannot change it: "
         "remove 'extern', or write s[] to set the size at the launch"
     )
-    assert diagnostics.about_warning(warning, "extern __device__ float s[20000];") is None
+    assert diagnostics.about_shared_array(warning, "extern __device__ float s[20000];") is None
+
+
+def test_the_hint_about_a_separate_variable_leaves_out_its_namespace() -> None:
+    text = "extern declaration of the entity a::b::c is treated as a static definition"
+    log = f"a.cu(1): warning #20044-D: {text}"
+    (warning,) = parse_log(log, "a.cu", {})
+    assert (warning.code, warning.number) == ("separate-variable", None)
+    assert warning.hint is not None
+    assert warning.hint.startswith("if another source defines c,")
 
 
 def test_one_diagnostic_of_many_units_is_one_problem() -> None:

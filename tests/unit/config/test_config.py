@@ -42,7 +42,7 @@ KEY = ed25519_keys.write(ed25519_keys.PUBLIC, bytes(range(32)))
 PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes(range(32)))
 
 ALL_OPTIONS = f"the options are: {', '.join(ALLOWED).replace('_', '-')}"
-NO_EFFECT = "these flags would change nothing: leave them out"
+NO_EFFECT = "these flags would change nothing: leave 'options' out"
 COPY_HEADERS = (
     "put the headers into a folder of the project, for example as a git submodule, and list this folder in "
     "'include-dirs'"
@@ -81,6 +81,8 @@ def test_flags_that_other_keys_replace_are_told_beside_the_options() -> None:
     assert found.hint == f'{of_define}; for the other flags: options = {{ std = "c++17", lineinfo = true }}'
     (found,) = problems("options = '-DN=4'")
     assert found.hint == of_define
+    (found,) = problems("options = ['-gencode', 'arch=compute_90,code=sm_90', '-D N=4', '-DM=\"a b\"']")
+    assert found.hint == f"the archs to compile for are set with 'archs', a key of hatch-cubin; {of_define}"
 
 
 def only_message(options: str) -> str:
@@ -382,6 +384,31 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ),
         ("options = '-lineinfo -O3'", "options = { lineinfo = true }"),
         ("options = '-lineinfo --no-such'", None),
+        ("options = ['-maxrregcount', '64']", "options = { max-register-count = 64 }"),
+        ("options = ['-std c++20', '-G']", 'options = { std = "c++20", debug = true }'),
+        ("options = '-std c++20 -lineinfo'", 'options = { std = "c++20", lineinfo = true }'),
+        ("options = { std = '-std=c++20' }", 'options = { std = "c++20" }'),
+        (
+            "options = ['-Xptxas', '-v,-O3', '-Xptxas', '-dlcm=ca']",
+            'options = { ptxas-options = ["-v", "-O3", "-dlcm=ca"] }',
+        ),
+        (
+            "options = '-O3 --use_fast_math -std=c++17 -lineinfo -Xptxas -v,-dlcm=ca -ftz=true'",
+            (
+                'options = { use-fast-math = true, std = "c++17", lineinfo = true, '
+                'ptxas-options = ["-v", "-dlcm=ca"], ftz = true }'
+            ),
+        ),
+        ("options = ['-ftz=true', '--fmad', 'false']", "options = { ftz = true, fma = false }"),
+        ("options = ['-diag-suppress', '177,550']", "options = { diag-suppress = [177, 550] }"),
+        (
+            "options = ['-ccbin', 'g++', '-lineinfo', '--keep-dir', 'x']",
+            "options = { lineinfo = true }",
+        ),
+        ("options = ['-G', 'lineinfo']", "options = { debug = true, lineinfo = true }"),
+        ("options = ['-G', 'nonsense']", None),
+        ("options = ['-std', 'nonsense']", None),
+        ("options = ['-std', '+']", None),
         ("options = { std = 17, debug = true }", 'options = { std = "c++17", debug = true }'),
         ("options = { std = 'gnu++20' }", 'options = { std = "c++20" }'),
         ("options = { max-register-count = '64' }", "options = { max-register-count = 64 }"),
@@ -496,7 +523,9 @@ def test_a_library_or_a_header_is_not_the_name_of_a_distribution(name: str, valu
     assert found == coded(FIRST, f"header-packages: {name!r} … {value} [not-a-header-package]")
 
 
-@pytest.mark.parametrize("flags", ["['--extended-lambda']", "'-O3 -Xcompiler=-fPIC'"])
+@pytest.mark.parametrize(
+    "flags", ["['--extended-lambda']", "'-O3 -Xcompiler=-fPIC'", "['-Xcompiler', '-fPIC', '-v']", "[]", "''"]
+)
 def test_flags_without_which_nothing_is_lost_are_left_out(flags: str) -> None:
     (problem,) = problems(f"options = {flags}")
     assert problem.hint == NO_EFFECT

@@ -162,6 +162,7 @@ def test_each_way_to_pass_a_value_is_known(cubins: Any, kernel: str, argument: o
         ("long_real", np.complex64(1), "(numpy.complex64) is not of type double (numpy.float64 fits)"),
         ("long_real", 1j, "(complex) is passed as 16 bytes, but double has 8 (numpy.float64 fits)"),
         ("pointer", 1.0, "(float) is not of type void *"),
+        ("pointer", np.int8(0), "(numpy.int8) is passed as 1 byte, but void * has 8"),
         ("pointer", np.int32(0), "(numpy.int32) is passed as 4 bytes, but void * has 8"),
         ("pointer", Pair(1, 2), "(Pair) is not of type void *"),
         ("pointer", None, "(NoneType) cannot be passed to a kernel"),
@@ -182,6 +183,10 @@ def test_what_differs_by_arch_has_to_fit_each_of_them(cubins: Any) -> None:
     )
 
 
+def test_a_parameter_of_an_unknown_type_is_shown_by_its_size(cubins: Any) -> None:
+    assert [str(cubins.Parameter(0, size)) for size in (1, 8)] == ["1 byte", "8 bytes"]
+
+
 def test_a_variant_and_a_module_are_chosen_as_everywhere(cubins: Any) -> None:
     cubins.check_arguments("r", np.int32(1), N=1)
     cubins.check_arguments("red", 1, variant={"N": 2})
@@ -197,7 +202,7 @@ def test_what_nobody_wrote_down_is_no_wrong_argument(cubins: Any) -> None:
         cubins.check_arguments("unknown", 1)
     with (
         cubins.use({"saxpy": b"\x7fELF\0.text.saxpy\0"}),
-        pytest.raises(cubins.CubinError, match=r"are unknown in code that was given to use\(\)"),
+        pytest.raises(cubins.CubinError, match=r"are unknown in code given to use\(\)"),
     ):
         cubins.check_arguments("saxpy", *FITTING)
 

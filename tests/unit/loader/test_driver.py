@@ -82,7 +82,7 @@ def test_a_driver_that_cannot_be_opened_now_is_not_said_to_be_missing(stub: Path
         ),
         pytest.param(
             {"STANDIN_FAULTS": "cuInit=3"},
-            "error (3); was CUDA used before this process was forked? start processes with spawn",
+            "error (3); perhaps CUDA was used before this process was forked: start processes with spawn",
             id="forked after another library used CUDA",
         ),
     ],

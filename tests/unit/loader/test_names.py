@@ -136,30 +136,36 @@ MEANINGS = {
     "unlike all": (
         "zzzzzz",
         {},
-        "no kernel or module 'zzzzzz'; there are 27 names: 'a', 'b', 'f<unsigned int>'",
+        "no kernel or module 'zzzzzz'; the bundle has 'a', 'b', 'f<unsigned int>'",
     ),
     "an instantiation": (
         "f<int>",
         {},
-        "'f<int>'; only template instances in 'instantiate' are built; there are 27 names: 'a'",
+        "'f<int>'; only template instances in 'instantiate' are built; the bundle has 'a'",
     ),
-    "empty": ("", {}, "no kernel or module ''; there are 27 names: 'a'"),
-    "a lone surrogate": ("\ud800", {}, "no kernel or module '\\ud800'; there are 27 names: "),
+    "a template without arguments": (
+        "F",
+        {},
+        "no kernel or module 'F'; did you mean 'f<unsigned int>' or 'fill'",
+    ),
+    "a path": ("src/kernels/saxpy.sm_90.cubin", {}, "; did you mean 'saxpy'?"),
+    "empty": ("", {}, "no kernel or module ''; the bundle has 'a'"),
+    "a lone surrogate": ("\ud800", {}, "no kernel or module '\\ud800'; the bundle has 'a'"),
     "a line break": ("saxpy\n", {"module": "z"}, "no kernel or module"),
     "two modules": (
         "fill",
         {},
-        "'fill' is ambiguous: add module= or the variant's macros, or name a module; there are 'a', 'b'",
+        "'fill' is ambiguous: add module= or the variant's macros, or name a module; modules: 'a', 'b'",
     ),
-    "neither": ("fill", {"module": "c"}, "no kernel or module 'fill' in module 'c'; there are 'a', 'b'"),
+    "neither": ("fill", {"module": "c"}, "no kernel or module 'fill' in module 'c'; modules: 'a', 'b'"),
     "half a variant": ("red", {"BLOCK": 64}, "'red' with {'BLOCK': '64'} is ambiguous"),
     "no value": (
         "red",
         {"BLOCK": 65},
-        "no kernel or module 'red' with {'BLOCK': '65'}; there are 'red[BLOCK=256,",
+        "no kernel or module 'red' with {'BLOCK': '65'}; modules: 'red[BLOCK=256,",
     ),
     "another case": ("SAXPY", {}, "no kernel or module 'SAXPY'; did you mean 'saxpy'?"),
-    "a macro in another case": ("red", {"block": 64}, "; did you mean 'BLOCK'?; there are 'red"),
+    "a macro in another case": ("red", {"block": 64}, "; did you mean 'BLOCK'?; modules: 'red"),
     "no macro": ("saxpy", {"N": 1}, "'N' is neither a macro of 'saxpy' nor module, variant"),
 }
 
@@ -215,6 +221,7 @@ def test_a_kernel_has_one_spelling(spelled: str, normal: str) -> None:
 def test_an_empty_bundle_says_why(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, bundle(skipped=True, major=0))
     assert (cubins.names(), cubins.archs()) == ((), ())
+    assert (cubins.is_available("saxpy"), cubins.is_available(strict=True)) == (False, False)
     with pytest.raises(cubins.CubinNotFoundError, match="the package was built with HATCH_CUBIN_SKIP"):
         cubins.read("saxpy", cc=(9, 0))
 

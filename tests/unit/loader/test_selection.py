@@ -258,5 +258,6 @@ def test_a_kernel_is_asked_for_by_its_name(tmp_path: Path, name: Any) -> None:
     cubins = load_bundle(tmp_path, bundle(made("saxpy")))
     for ask in (cubins.find, cubins.read):
         error = refusal(TypeError, ask, name, cc=(9, 0))
-        said = f": the name of a kernel or module must be a string, not {name!r}; a device needs device="
+        hint = "only preload(*names) takes several" if name == ["saxpy"] else "a device needs device="
+        said = f": the name of a kernel or module must be a string, not {name!r}; {hint}"
         assert str(error).endswith(said)

@@ -104,7 +104,7 @@ def test_what_has_another_size_is_not_even_opened(tmp_path: Path, monkeypatch: p
     cubins.names()
     monkeypatch.setattr(cubins, "_opened", None)
     os.truncate(tmp_path / CUBIN, 1 << 32)
-    assert f"{CUBIN} is damaged: it has 4294967296 bytes, but the manifest says 11;" in spoiled(cubins, CUBIN)
+    assert f"{CUBIN} is damaged: it has 4294967296 bytes, more than 11;" in spoiled(cubins, CUBIN)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "keys.json"])
@@ -114,7 +114,7 @@ def test_an_index_of_endless_zeros_is_not_even_opened(
     cubins = load_bundle(tmp_path, FILES)
     monkeypatch.setattr(cubins, "_opened", None)
     os.truncate(tmp_path / name, 1 << 32)
-    assert f"{name} is damaged: it has 4294967296 bytes, more than allowed; " in spoiled(cubins, name)
+    assert f"{name} is damaged: it has 4294967296 bytes, more than 33554432; " in spoiled(cubins, name)
 
 
 @pytest.mark.parametrize("name", READERS)

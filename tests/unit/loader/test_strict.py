@@ -224,8 +224,6 @@ def nvml(stub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("9.0", "13000", {"kernel": "a", "strict": True}, True, id="a kernel that has a cubin"),
         pytest.param("9.0", "13000", {"kernel": "b", "strict": True}, False, id="one that has none"),
         pytest.param("9.0", "13000", {"kernel": "part", "strict": True}, False, id="the module of both"),
-        pytest.param("9.0", "13000", {"kernel": "typo"}, False, id="no such kernel"),
-        pytest.param("9.0", "13000", {"kernel": 5}, False, id="no name"),
         pytest.param("9.0", "13000", {"strict": True}, False, id="all, strict"),
         pytest.param("7.0", "13000", {"strict": False}, True, id="a device, whatever runs on it"),
         pytest.param("", "13000", {"kernel": "both"}, False, id="no device"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +80,11 @@ ASKED_BY_NAME = [
     ((None,), {}, "the name of a kernel or module must be a string, not None"),
     ((b"k",), {}, "the name of a kernel or module must be a string, not b'k'"),
     (("k",), {"module": 3}, "the name of a kernel or module must be a string, not 3"),
-    (("k",), {"module": ["k"]}, "the name of a kernel or module must be a string, not ['k']"),
+    (
+        ("k",),
+        {"module": ["k"]},
+        "must be a string, not ['k']; only preload(*names) takes several",
+    ),
     (("k",), {"variant": "B"}, "variant must be a mapping like {'BLOCK': 256}, not 'B'"),
     (("k",), {"variant": ""}, "variant must be a mapping like {'BLOCK': 256}, not ''"),
     (("k",), {"variant": 3}, "variant must be a mapping like {'BLOCK': 256}, not 3"),
@@ -102,7 +108,9 @@ def test_what_cannot_be_a_name_or_a_variant(
 def test_an_argument_that_a_call_does_not_have_is_named(cubins: Any, call: str, how: dict[str, Any]) -> None:
     (name,) = how
     error = refusal(cubins.CubinNotFoundError, getattr(cubins, call), "k", **how)
+    only_in_find = "; only find() and read() take it" in str(error)
     assert f"{name!r} is neither a macro of 'k' nor module, variant or device" in str(error)
+    assert only_in_find == (name != "arch")
 
 
 @pytest.mark.parametrize("how", [{"variant": {"cc": 1}}, {"cc": 1}])
@@ -112,7 +120,7 @@ def test_a_macro_may_have_the_name_of_another_calls_argument(
 ) -> None:
     with pytest.raises(
         cubins.CubinUnavailableError,
-        match="no CUDA driver; kernels need one, find\\(\\) and read\\(\\) need",
+        match="no CUDA driver; find\\(name, cc=…\\) needs none",
     ):
         getattr(cubins, call)("r", **how)
     assert cubins.find("r", cc=NINE, variant={"cc": 1}).module == "red[cc=1,N=2]"
@@ -122,6 +130,37 @@ def test_a_macro_may_have_the_name_of_another_calls_argument(
 def test_strict_is_a_bool(cubins: Any, strict: Any) -> None:
     assert f"strict is a bool or None, not {strict!r}" in str(refusal(TypeError, cubins.use, strict=strict))
     assert cubins.read("k", cc=NINE) == b"k for sm_90"
+
+
+@pytest.mark.parametrize("names", [["k", "r"], ("k",)])
+def test_several_kernels_are_separate_arguments(cubins: Any, names: Any) -> None:
+    error = refusal(TypeError, cubins.preload, names)
+    assert f"must be a string, not {names!r}; only preload(*names) takes several" in str(error)
+
+
+@pytest.mark.parametrize("is_installed", [False, True])
+def test_without_a_driver_a_missing_cuda_core_is_named_too(
+    cubins: Any, monkeypatch: pytest.MonkeyPatch, *, is_installed: bool
+) -> None:
+    core = types.ModuleType("cuda.core") if is_installed else None  # None: the import fails
+    monkeypatch.setattr(cubins, "_modules", {})
+    monkeypatch.setitem(sys.modules, "cuda", types.ModuleType("cuda"))
+    monkeypatch.setitem(sys.modules, "cuda.core", core)
+    error = refusal(cubins.CubinUnavailableError, cubins.kernel, "k")
+    assert ("kernels also need cuda.core (pip install cuda-core" in str(error)) is not is_installed
+
+
+@pytest.mark.parametrize("name", ["kk", "*x", "K"])
+def test_is_available_refuses_a_name_that_the_bundle_does_not_have(cubins: Any, name: str) -> None:
+    """Also on a machine without a GPU, so that a misspelt name is found there."""
+    error = refusal(cubins.CubinNotFoundError, cubins.is_available, name)
+    assert f"no kernel or module {name!r}" in str(error)
+    assert [cubins.is_available(each) for each in ("k", "red", "*")] == [False] * 3
+
+
+@pytest.mark.parametrize("name", [5, b"k", ["k"]])
+def test_is_available_refuses_a_name_that_is_no_text(cubins: Any, name: Any) -> None:
+    assert "must be a string" in str(refusal(TypeError, cubins.is_available, name))
 
 
 def test_is_available_takes_one_name(cubins: Any) -> None:

@@ -12,7 +12,7 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.lockfile.lock_format import NAME
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import SAXPY, codes, pyproject, write_tree
+from tests.helpers import SAXPY, codes, pyproject, run, write_tree
 from tests.producers import KERNEL, producer_table
 
 pytestmark = pytest.mark.nvrtc
@@ -51,6 +51,19 @@ def test_a_lock_is_written_once_all_is_compiled(root: Path, capsys: pytest.Captu
     ]
     assert written.err[0].startswith("hatch-cubin: 1 unit: 0 cached, 1 compiled in ")
     assert Said(capsys, root, "lock", "--check").out == ["cubin.lock is up to date"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_ignored"), [("*.so\n*.lock\n", True), ("*.lock\n!cubin.lock\n", False), ("", False)]
+)
+def test_a_lock_that_git_ignores_is_told(
+    root: Path, capsys: pytest.CaptureFixture[str], rules: str, *, is_ignored: bool
+) -> None:
+    run("git", "init", "-q", cwd=root)
+    (root / ".gitignore").write_text(rules)
+    (line,) = Said(capsys, root, "lock").out
+    assert (".gitignore:2" in line) == is_ignored
+    assert ("'git add --force'" in line) == is_ignored
 
 
 @pytest.mark.parametrize("check", [[], ["--check"]])

@@ -149,7 +149,8 @@ def test_the_line_of_a_kernel_that_is_not_compiled_is_shown(tmp_path: Path, text
 
 
 ONLY_FUNCTIONS = (
-    "the source has only device functions: mark its kernel with __global__, or exclude the source: "
+    "the source has only device functions or variables: "
+    "mark its kernel with __global__, or exclude the source: "
 )
 LEFT_OUT = f'{ONLY_FUNCTIONS}exclude = ["demo/old.cu", "{{}}"]'
 

@@ -10,16 +10,21 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.hints import language
+from hatch_cubin.config import value_checks
 from hatch_cubin.errors import CompileError, Location
 from tests.helpers import make_project, refusal
 
 from .failed_compiles import error, setting
 
 KERNEL = 'extern "C" __global__ void k(float *x) {{ {} }}\n'
-ABOUT_SHARED, ABOUT_SYNC, ABOUT_PTX, ABOUT_EXTERN, ABOUT_MASK, ABOUT_VECTORS = (
+ABOUT_SHARED, ABOUT_SYNC, ABOUT_EXTERN, ABOUT_MASK, ABOUT_VECTORS = (
     hint
     for pattern, hint in language._MESSAGES.items()
-    if re.search(r"shared|sync|version|operand", pattern)  # in the order of the table
+    if re.search(r"shared|sync|operand", pattern)  # in the order of the table
+)
+ABOUT_PTX = f'write toolkit = "13.3.0", or {language._MAKE_PTX_AGAIN}'
+ABOUT_UNKNOWN_PTX = (
+    f"no release of CUDA that this hatch-cubin knows reads this PTX: {language._MAKE_PTX_AGAIN}"
 )
 ABOUT_SEMICOLON = "the ; at the end of the code before this line is missing"
 ABOUT_COMMENT = "a comment in CUDA C++ begins with //"
@@ -89,7 +94,8 @@ def test_the_option_that_is_named_lets_the_source_compile(
             ABOUT_SHARED,
         ),
         ("Instruction 'vote' without '.sync' is not supported on .target sm_70", (), "", ABOUT_SYNC),
-        ("Unsupported .version 9.9; current version is '9.5'", (), "", ABOUT_PTX),
+        ("Unsupported .version 9.9; current version is '9.5'", (), "", ABOUT_UNKNOWN_PTX),
+        ("Unsupported .version 9.3; current version is '9.0'", (), "", ABOUT_PTX),
         (
             'declaration is incompatible with previous "s" (declared at line 1)',
             ("extern __shared__ T s[];", "                    ^"),
@@ -116,6 +122,12 @@ def test_the_option_that_is_named_lets_the_source_compile(
         ('expected a ";"', ("  x[0] = 1;", "  ^"), "", ABOUT_SEMICOLON),
         ('expected a ";"', ("  x[0] y;", "       ^"), "", None),
         ('expected a ";"', ("  {", "  ^"), "", None),
+        (
+            'namespace "std" has no member "printf"',
+            ("std::printf(x);", "^"),
+            "",
+            "write this function of CUDA without std::, as in printf",
+        ),
         (
             'expected a ")"',
             ("void k(const float * restrict y) {", "^"),
@@ -165,3 +177,28 @@ def test_a_message_of_the_assembler_has_the_line_of_its_kernel(tmp_path: Path) -
         [error("Entry function '_Z1kPf' uses too much shared data (0x1 bytes)", line=None)], there
     )
     assert (told.where, told.hint) == (Location("demo/a.cu", 3), ABOUT_SHARED)
+
+
+def test_each_release_of_cuda_is_named_for_the_ptx_that_it_reads_first() -> None:
+    releases = [value_checks.toolkit(each) for each in language.TOOLKITS.values()]
+    minors = [tuple(map(int, each.split(".")[:2])) for each in releases]
+    assert minors == sorted(minors)
+    known = {(major, minor) for major, of in value_checks.CUDA.items() for minor in of}
+    assert known - {*minors} == {(12, 0), (12, 6)}  # PTX 8.0 is the oldest, and 8.5 is that of 12.5 too
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("name", ["norm", "max", "printf"])
+def test_a_kernel_with_the_name_of_a_function_of_cuda_is_renamed_or_loses_its_extern_c(
+    tmp_path: Path, name: str
+) -> None:
+    text = KERNEL.format("*x = 1;").replace(" k(", f" {name}(")
+    hint = (
+        'another function, perhaps one of CUDA, has this name too: rename the kernel, or leave out extern "C"'
+    )
+    for number, wrong in enumerate((text, f"namespace n {{ {text} }}")):
+        with pytest.raises(CompileError) as caught:
+            pipeline.build(make_project(tmp_path / str(number), {"k.cu": wrong}, "archs = ['sm_90']"))
+        assert [problem.hint for problem in caught.value.problems] == [hint]
+    right = {"k.cu": text.replace('extern "C"', ""), "n.cu": text.replace(f" {name}(", f" {name}_of_rows(")}
+    pipeline.build(make_project(tmp_path / "right", right, "archs = ['sm_90']"))

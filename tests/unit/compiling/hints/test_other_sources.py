@@ -25,7 +25,8 @@ TABLE = """
     mode = "lto\""""
 IN_HEADER = "other sources cannot use the definition in demo/a.cu:1: move the definition into a header"
 EXCLUDED = (
-    "the source has only device functions: mark its kernel with __global__, or exclude the source: "
+    "the source has only device functions or variables: "
+    "mark its kernel with __global__, or exclude the source: "
     'under [tool.hatch.build.hooks.cubin]: exclude = ["demo/a.cu"]'
 )
 
@@ -94,6 +95,94 @@ def test_a_variable_that_another_source_declares_is_linked(tmp_path: Path) -> No
     hint = f"\n  hint: the definition is in demo/a.cu:1: link both sources with this table:{TABLE}"
     assert [text.endswith(hint) for text in said if "demo/b.cu" in text] == [True], said
     assert hints(tmp_path / "after", files, OPTIONS + TABLE) == []
+
+
+@pytest.mark.nvrtc
+def test_a_separate_variable_is_told_in_every_build_until_its_definition_is_linked(tmp_path: Path) -> None:
+    use = f'#include "p.cuh"\n{CALL.replace("twice(*x)", "count[1]")}'
+    files = {
+        "p.cuh": "#pragma once\nextern __constant__ float count[2];\n",
+        "a.cu": '#include "p.cuh"\n__constant__ float count[2];\n',
+        "b.cu": use,
+    }
+    project, said = make_project(tmp_path, files, OPTIONS), list[str]()
+    for _build in range(2):
+        with pytest.raises(CompileError) as caught:
+            pipeline.build(dataclasses.replace(project, warn=said.append))
+        assert [problem.hint for problem in caught.value.problems] == [
+            f"demo/b.cu declares 'count': link both sources with this table:{TABLE}"
+        ]
+    table = f"link both sources with this table:{TABLE}"
+    assert [text.endswith(table) for text in said if "[separate-variable]" in text] == [True, True]
+
+
+USE = 'extern "C" __global__ void b(float *x) { *x += f(count); }\n'
+OF_COUNT = "extern __constant__ float count;\n"
+
+
+def missing_kernel(root: Path, text: str, header: str, other: str = USE) -> str | None:
+    """Return the hint for a source without kernels, whose header another source includes too."""
+    there = setting(root, text=text, files={"demo/p.cuh": header, "demo/b.cu": other})
+    headers = ("demo/p.cuh",) if "#include" in text else ()
+    sources = {"demo/a.cu": text, "demo/b.cu": other}
+    return other_sources.used_elsewhere(dataclasses.replace(there, headers=headers, sources=sources))
+
+
+@pytest.mark.parametrize(
+    ("declared", "defined"),
+    [
+        (OF_COUNT, "__constant__ float count = 3;\n"),
+        (OF_COUNT, "__constant__\n  float other, count;\n"),
+        (OF_COUNT, "__constant__ float count(3.f);\n"),
+        (OF_COUNT, "float __constant__ count{3};\n"),
+        ('extern "C" __constant__ float count;\n', 'extern "C" __constant__ float count = 3;\n'),
+        ("namespace n { extern __device__ int count; }\n", "namespace n { __device__ int count; }\n"),
+        ("extern __device__ A<int, 3> count;\n", "__device__ A<int, 3> count = {1, 2};\n"),
+        (
+            "extern __constant__ __align__(16) float count[(4)];\n",
+            "__constant__ __align__(16) float count[(4)];\n",
+        ),
+        (
+            "#ifndef EXTERN\n#define EXTERN extern\n#endif\nEXTERN __constant__ float count;\n",
+            "#define EXTERN\n",
+        ),
+    ],
+    ids=["value", "two", "parentheses", "braces", "C", "namespace", "template", "alignment", "macro"],
+)
+def test_a_variable_that_a_header_declares_is_linked(tmp_path: Path, declared: str, defined: str) -> None:
+    hint = f"demo/b.cu declares 'count': link both sources with this table:{TABLE}"
+    include = '#include "p.cuh"\n'
+    assert missing_kernel(tmp_path / "both", f"{defined}{include}", declared, f"{include}{USE}") == hint
+    if "EXTERN" not in defined:
+        assert missing_kernel(tmp_path / "one", defined, declared, f"{include}{USE}") == hint
+
+
+def test_a_header_can_hide_the_use_of_the_variable(tmp_path: Path) -> None:
+    text = '#include "p.cuh"\n__constant__ float count = 3;\n'
+    other = '#include "p.cuh"\nextern "C" __global__ void b(float *x) { *x += scaled(); }\n'
+    hint = missing_kernel(tmp_path, text, OF_COUNT, other)
+    assert hint == f"demo/b.cu declares 'count': link both sources with this table:{TABLE}"
+
+
+def test_a_static_variable_that_another_source_declares_belongs_into_a_header(tmp_path: Path) -> None:
+    hint = missing_kernel(
+        tmp_path, "static __constant__ float count = 3;\n", OF_COUNT, f'#include "p.cuh"\n{USE}'
+    )
+    assert hint == f"demo/b.cu declares 'count', but {IN_HEADER}"
+
+
+@pytest.mark.parametrize(
+    ("defined", "other"),
+    [
+        ("__constant__ float count = 3;\n", USE.replace("f(", "float count; (")),
+        ("__constant__ float count = 3;\n", f"__constant__ float count = 3;\n{USE}"),
+        ("extern __constant__ float count;\n", f"{OF_COUNT}{USE}"),
+        ("__device__ float (*count)(float);\n", USE),
+    ],
+    ids=["local variable", "its own variable", "declaration", "pointer to a function"],
+)
+def test_other_variables_are_not_linked(tmp_path: Path, defined: str, other: str) -> None:
+    assert missing_kernel(tmp_path, defined, "", other) is None
 
 
 INCLUDE = (

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from hatch_cubin.building import pipeline
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import Explanation
 from hatch_cubin.compiling.hints import undefined_names
-from tests.helpers import read_config
+from hatch_cubin.errors import CompileError
+from tests.helpers import make_project, read_config, refusal
 
 from .failed_compiles import TABLES, error, setting, table, undefined
 
@@ -276,11 +279,112 @@ def test_a_name_of_std_without_any_header_is_told_once(tmp_path: Path) -> None:
     assert undefined_names.undefined([other], setting(tmp_path)) is None
 
 
+UNDER = "under [tool.hatch.build.hooks.cubin]: "
+NO_NAMESPACE = 'name followed by "::" must be a class or namespace name'
+
+
+@pytest.mark.parametrize(
+    ("name", "header"),
+    [
+        ("cuda::std::array<int, 2>", "cuda/std/array"),
+        ("cuda :: std :: span<int>", "cuda/std/span"),
+        ("cuda::std::numeric_limits<int>::max()", "cuda/std/limits"),
+        ("cuda::atomic_ref<int>", "cuda/atomic"),
+        ("cuda::barrier<cuda::thread_scope_block>", "cuda/barrier"),
+        ("cuda::ptx::mbarrier_init()", "cuda/ptx"),
+        ("cub::BlockReduce<int, 128>", "cub/block/block_reduce.cuh"),
+        ("cub::WarpMergeSort<int, 4>", "cub/warp/warp_merge_sort.cuh"),
+        ("cub::BLOCK_LOAD_TRANSPOSE", "cub/block/block_load.cuh"),
+        ("nvcuda::wmma::fragment<a>", "mma.h"),
+    ],
+)
+def test_a_name_with_an_unknown_namespace_has_its_own_header(tmp_path: Path, name: str, header: str) -> None:
+    found = [error(NO_NAMESPACE, "demo/a.cu", 1, f"{name} x;", "^"), error('expected a ";"')]
+    (told,) = advise(found, setting(tmp_path))
+    assert told.hint == pre_included(header)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "header"),
+    [
+        ("cuda", "barrier", "cuda/barrier"),
+        ("cuda::std", "optional", "cuda/std/optional"),
+        ("cub", "WarpReduce", "cub/warp/warp_reduce.cuh"),
+    ],
+)
+def test_a_missing_member_of_cccl_has_its_own_header(
+    tmp_path: Path, namespace: str, name: str, header: str
+) -> None:
+    (told,) = advise([error(f'namespace "{namespace}" has no member "{name}"')], setting(tmp_path))
+    assert told.hint == pre_included(header)
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "header"),
+    [
+        ("this_grid", "cooperative_groups", "cooperative_groups.h"),
+        ("thread_block", "cooperative_groups", "cooperative_groups.h"),
+        ("mma_sync", "nvcuda::wmma", "mma.h"),
+        ("atomic_ref", "cuda", "cuda/atomic"),
+        ("BlockReduce", "cub", "cub/block/block_reduce.cuh"),
+    ],
+)
+def test_a_name_without_its_namespace_is_told_with_both_ways_to_write_it(
+    tmp_path: Path, name: str, namespace: str, header: str
+) -> None:
+    found = [undefined(name), undefined("follows", 2)]
+    written = f"write {namespace}::{name}, or put using namespace {namespace}; before this line"
+    (told,) = advise(found, setting(tmp_path))
+    assert (told.hint, told.context[-1]) == (
+        f"{written}; {pre_included(header)}",
+        "and 1 more error after this error",
+    )
+    (told,) = advise(found, setting(tmp_path, text=f"#include <{header}>\n"))
+    assert told.hint == written
+
+
+@pytest.mark.parametrize(
+    ("alias", "namespace", "header"),
+    [
+        ("cg", "cooperative_groups", "cooperative_groups.h"),
+        ("wmma", "nvcuda::wmma", "mma.h"),
+        ("cde", "cuda::device::experimental", "cuda/barrier"),
+    ],
+)
+def test_a_usual_alias_of_a_namespace_is_shown_with_its_declaration(
+    tmp_path: Path, alias: str, namespace: str, header: str
+) -> None:
+    found = error(NO_NAMESPACE, "demo/a.cu", 1, f"{alias}::f();", "^")
+    (told,) = advise([found], setting(tmp_path))
+    declared = f"write namespace {alias} = {namespace}; before this line, outside of functions"
+    assert told.hint == f"{declared}; {pre_included(header)}"
+    inside = error(NO_NAMESPACE, "demo/a.cu", 1, f"mine::{alias}::f();", "      ^")
+    assert undefined_names.unqualified([inside], setting(tmp_path)) is None
+
+
+def test_a_name_that_only_the_std_of_cuda_has_is_told_with_that_namespace(tmp_path: Path) -> None:
+    (told,) = advise([error('namespace "std" has no member "span"')], setting(tmp_path))
+    assert told.hint == f"write cuda::std::span; {pre_included('cuda/std/span')}"
+
+
+@pytest.mark.nvrtc
+def test_a_group_without_header_and_namespace_compiles_once_the_hint_is_followed(tmp_path: Path) -> None:
+    code = 'extern "C" __global__ void k() { this_thread_block().sync(); }\n'
+    options = 'archs = ["sm_90"]\n'
+    failed = refusal(CompileError, pipeline.build, make_project(tmp_path, {"a.cu": code}, options))
+    (problem,) = failed.problems
+    line = (problem.hint or "").rpartition(UNDER)[2]
+    right = code.replace("this_thread", "cooperative_groups::this_thread")
+    assert pipeline.build(make_project(tmp_path, {"a.cu": right}, f"{options}{line}\n"))
+
+
 def test_a_name_of_cccl_without_its_header_is_told_once(tmp_path: Path) -> None:
-    text = 'name followed by "::" must be a class or namespace name'
-    of_cub = error(text, "demo/a.cu", 1, "cub::BlockReduce<int, 128> r;", "^")
+    of_cub = error(NO_NAMESPACE, "demo/a.cu", 1, "cub::Sum r;", "^")
     told, other = advise([of_cub, error("expected a ;"), error("x", line=2)], setting(tmp_path))
     assert told.hint == "include the header of this name, such as <cub/block/block_reduce.cuh>"
     assert (told.context[-1], other.text) == ("and 1 more error after this error", "x")
-    unknown = error(text, "demo/a.cu", 1, "mine::f();", "^")
+    unknown = error(NO_NAMESPACE, "demo/a.cu", 1, "mine::f();", "^")
     assert undefined_names.of_unknown_namespace([unknown], setting(tmp_path)) is None
+    (of_thrust,) = advise([replace(of_cub, context=("thrust::reduce(x, y);", "^"))], setting(tmp_path))
+    hint = "NVRTC does not compile Thrust: use <cuda/std/…> and <cub/block/…> for device code"
+    assert of_thrust.hint == hint
