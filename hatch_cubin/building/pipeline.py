@@ -463,8 +463,11 @@ def _unstable_texts(project: Project, sources: ProjectSources) -> Iterator[str]:
 def _producers_without_requirements(project: Project) -> Iterator[str]:
     for rule in project.config.producer:
         if missing := installed_wheels.unmet(rule.requires):
-            shown = ", ".join(map(installed_wheels.shown, missing))
-            yield f"the texts of {rule.name} were not compared, because this producer needs packages: {shown}"
+            packages = ", ".join(map(installed_wheels.shown, missing))
+            yield (
+                f"the texts of {rule.name} were not compared, "
+                f"because this producer needs packages that are not installed: {packages}"
+            )
 
 
 def _described(
@@ -495,7 +498,10 @@ def sdist_files(project: Project) -> dict[str, Path]:
     """
     found = _reachable(project)
     for path in filter(lies_outside, found):
-        what = "is outside the project, so sdists do not contain this header and kernels that need it fail"
+        what = (
+            "is outside the project, so sdists do not contain this header, "
+            "and kernels that need the header do not compile from an sdist"
+        )
         project.warn(problem("header-outside-project", what, Location(path), NEARER).with_code())
     own = [lock_format.NAME] if os.path.isfile(project.root / lock_format.NAME) else []
     inside = (path for path in found if not lies_outside(path))

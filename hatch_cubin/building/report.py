@@ -34,8 +34,9 @@ def report(project: Project, jobs: Sequence[Job], results: Results, seconds: flo
     for note in (*missing_kernel_notes(done), *identical_variant_notes(done), *shared):
         project.inform(note)
     fetched = len(results.fetched)
-    said = f"{total - compiled - fetched} cached, " + f"{fetched} fetched, " * (fetched > 0)
-    project.inform(f"{count(total, 'unit')}: {said}{compiled} compiled in {seconds:.1f} s")
+    cached = total - compiled - fetched
+    reused = f"{cached} cached, {fetched} fetched" if fetched else f"{cached} cached"
+    project.inform(f"{count(total, 'unit')}: {reused}, {compiled} compiled in {seconds:.1f} s")
     if results.workers:
         project.inform(f"compiled by other machines: {_by_worker(results)}")
 

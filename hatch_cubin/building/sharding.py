@@ -26,7 +26,7 @@ from ..toolkit.toolkit import Toolkit, assembled_for
 # each template instantiation, and 1 millisecond for _SOURCE_BYTES of source or _HEADER_BYTES of headers.
 _ANY, _INSTANCE, _SOURCE_BYTES, _HEADER_BYTES = 30, 50, 100, 5000
 _LONGEST_S = 1e7  # a report with a longer compile is invalid
-_HINT = "set HATCH_CUBIN_REPORT=FILE for a build: the build then writes a report"
+_HINT = "a build with HATCH_CUBIN_REPORT=FILE writes a report to this file"
 
 
 class Shard(NamedTuple):
@@ -42,8 +42,8 @@ class Shard(NamedTuple):
         digits = all(part.isascii() and part.isdigit() and len(part) < 6 for part in (number, count))
         if not (slash and digits and 1 <= int(number) <= int(count)):
             last = int(count) if digits else 0
-            known = f"from 1/{last} to {last}/{last}" if last else "such as 2/8"
-            raise ValueError(f"must be the number of a job and the number of all jobs, {known}, not {text!r}")
+            valid = f"from 1/{last} to {last}/{last}" if last else "such as 2/8"
+            raise ValueError(f"must be the number of a job and the number of all jobs, {valid}, not {text!r}")
         return cls(int(number), int(count))
 
     def __str__(self) -> str:

@@ -155,7 +155,9 @@ def _refuse_large(name: str, count: int, modules: int) -> None:
     """Raise BundleError if manifest.json or keys.json exceeds the loader's size limit."""
     if count > read_limits.INDEX:
         limit = size(read_limits.INDEX)
-        what = f"{name} of {modules} modules has {size(count)}, but loaders read at most {limit}"
+        what = (
+            f"the {name} of {modules} modules has a size of {size(count)}, but loaders read at most {limit}"
+        )
         hint = "divide the project into several packages, each with its own kernels"
         raise BundleError(problem("bundle-too-large", what, hint=hint))
 

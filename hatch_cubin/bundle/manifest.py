@@ -165,7 +165,9 @@ def read_manifest(data: bytes) -> Manifest:
     """Return the content of a manifest, or raise ValueError if it is invalid or has a newer format."""
     fields = _object(data)
     if (number := _typed(fields, "format", int)) > loader_files.FORMAT:
-        raise ValueError(f"has format {number}, but this hatch-cubin reads at most {loader_files.FORMAT}")
+        raise ValueError(
+            f"has format {number}, but this version of hatch-cubin reads formats up to {loader_files.FORMAT}"
+        )
     generator, toolchain = _typed(fields, "generator", dict), _typed(fields, "toolchain", dict)
     return Manifest(
         number,
@@ -250,7 +252,7 @@ def _same(data: bytes, pieces: Iterable[bytes]) -> None:
     lines, wanted = data.split(b"\n"), expected.split(b"\n")
     pairs = enumerate(zip(lines, wanted, strict=False), 1)
     number = next((at for at, (line, other) in pairs if line != other), min(len(lines), len(wanted)) + 1)
-    raise ValueError(f"line {number} is not what hatch-cubin writes: it was edited or damaged")
+    raise ValueError(f"line {number} was edited or damaged: hatch-cubin would write this line differently")
 
 
 def read_keys(data: bytes) -> dict[str, dict[str, str]]:
@@ -341,7 +343,7 @@ def _parameters(listed: object) -> list[list[Any]]:
     found: list[list[Any]] = _is(listed, list, "parameters")
     for each in found:
         if [type(part) for part in _is(each, list, "a parameter")] not in ([int, int], [int, int, str]):
-            raise ValueError(f"has an invalid parameter of a kernel: {each!r:.80}")
+            raise ValueError(f"contains an invalid parameter of a kernel: {each!r:.80}")
     return found
 
 

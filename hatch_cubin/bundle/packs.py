@@ -98,10 +98,11 @@ def _compresses_too_well(block: Block, packed: int) -> Problem:
     """Return an error message for a block that compresses so well that loaders reject it as a zip bomb."""
     # The block has one piece: only large code can be compressed so well, and large code has its own block.
     (piece,) = block.pieces
-    what = f"the {size(block.size)} of {piece.name} for {piece.arch} are packed in only {size(packed)}"
-    hint = (
-        "loaders refuse such a block as a zip bomb: remove 'pack', or fill large constant arrays in a kernel"
+    what = (
+        f"the {size(block.size)} of {piece.name} for {piece.arch} are packed into only {size(packed)}, "
+        "so loaders would refuse the packed code as a zip bomb"
     )
+    hint = "remove 'pack', or let a kernel fill large constant arrays"
     return problem("too-compressible-to-pack", what, hint=hint)
 
 
@@ -181,5 +182,5 @@ def unpack(data: bytes, sha256: str, size: int) -> bytes:
     except lzma.LZMAError as exc:
         raise ValueError(f"cannot be unpacked: {exc}") from exc
     if len(block) != size or not unpacker.eof or unpacker.unused_data:
-        raise ValueError(f"does not unpack to {size} bytes, as the manifest says")
+        raise ValueError(f"does not unpack to the {size} bytes that the manifest lists")
     return block

@@ -124,7 +124,7 @@ class _FolderAudit:
             key = bytes.fromhex(record.key)
             entry = entry_path(self._folder, key)
             if path != entry_path(self._folder, record_key(key)):
-                self._report("damaged", path, "is the record of another entry")
+                self._report("damaged", path, "is the record of a different entry than its file name says")
             elif entry not in self._sizes:
                 self._report("orphaned", path, "is a record whose entry is missing")
             elif entry in entries:
@@ -133,9 +133,9 @@ class _FolderAudit:
                 if data is not None and not record.is_of(data):
                     self._report("damaged", entry, "does not match its record")
                 elif data is not None and (
-                    why := record.mismatch(_request(record), read_kernel_uses(data), data)
+                    mismatch := record.mismatch(_request(record), read_kernel_uses(data), data)
                 ):
-                    self._report("damaged", path, f"does not fit its entry, which {why}")
+                    self._report("damaged", path, f"does not match its entry: the entry {mismatch}")
                 elif data is not None:
                     self._on_proven(record, written, data)
                     yield entry, path

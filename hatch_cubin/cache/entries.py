@@ -419,7 +419,7 @@ class Cache:
         reason = getattr(exc, "strerror", None) or exc
         for path in (self.folder, *self.folder.parents):
             if os.path.isfile(path):
-                reason = f"{path} is a file; HATCH_CUBIN_CACHE_DIR can name another folder"
+                reason = f"{path} is a file, not a folder: set HATCH_CUBIN_CACHE_DIR to another folder"
         self.warn(f"the cache at {self.folder} cannot be used fully: {reason}")
 
     def warn(self, fault: str) -> None:

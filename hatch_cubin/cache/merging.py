@@ -56,7 +56,7 @@ def why_not_mergeable(cache: Path, folder: Path) -> str | None:
     if not os.path.isdir(folder):
         return f"is not a cache folder: it {file_access.kind(mode)}"
     if os.path.realpath(folder) == os.path.realpath(cache):
-        return "is the cache itself, into which other folders are merged"
+        return "is the cache's own folder, which cannot be merged into itself"
     if not os.path.isdir(folder / "entries"):
         return "is not a cache folder: it has no folder 'entries'"
     return None

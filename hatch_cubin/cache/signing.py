@@ -139,7 +139,7 @@ def signing_of(project: Project) -> Signing:
     """Return a build's signing key and signature policy; SignatureError if 'cryptography' is missing."""
     if project.config.trusted_keys and importlib.util.find_spec("cryptography") is None:
         # the package is only searched for, not imported, because most builds do not have to check a signature
-        raise _missing("it is not installed here")
+        raise _missing("the package is not installed here")
     return Signing(signer_of(project), signature_policy_of(project))
 
 
@@ -194,8 +194,10 @@ def _read(path: str, project: Project) -> str:
 
             project.warn(f"{SIGNING_KEY}: {path} can be read by other users: chmod 600 {shlex.quote(path)}")
         if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(project.root)):
-            what = f"{path} is inside the project, so sdists and wheels can contain the private key"
-            project.warn(f"{SIGNING_KEY}: {what}: move the file out of the project")
+            project.warn(
+                f"{SIGNING_KEY}: {path} is inside the project, "
+                "so sdists and wheels can contain the private key: move the file out of the project"
+            )
         return file.read(_MAX_KEY_FILE_SIZE).decode("ascii", "replace")
 
 
@@ -217,6 +219,6 @@ def _key(kind: Literal["private", "public"], raw: bytes) -> Any:
         raise _missing(str(exc)) from exc
 
 
-def _missing(why: str) -> SignatureError:
-    what = f"signatures cannot be made or checked without 'cryptography': {why}"
+def _missing(reason: str) -> SignatureError:
+    what = f"signatures cannot be made or checked without the package 'cryptography': {reason}"
     return SignatureError(problem("cryptography-unusable", what, hint='pip install "hatch-cubin[remote]"'))

@@ -62,7 +62,8 @@ def _archs(style: str, kind: str, number: str, suffix: str, tail: str = "") -> t
     if (suffix == "a" and value < FIRST_A) or (suffix == "f" and value < FIRST_F):
         kind, first = kind or "sm", FIRST_A if suffix == "a" else FIRST_F
         raise ValueError(
-            f"{kind}_{value}{suffix} does not exist; the first arch with the suffix is {kind}_{first}{suffix}"
+            f"{kind}_{value}{suffix} does not exist: "
+            f"the first arch with this suffix is {kind}_{first}{suffix}"
         )
     cubin, ptx = Arch(value, suffix), Arch(value, suffix, "compute")
     if style == "plain":
@@ -76,7 +77,7 @@ def parse_arch(text: str) -> Arch:
     """Return the one arch that *text* names; ValueError if *text* names several archs, a group or no arch."""
     parsed = parse_spec(text)
     if isinstance(parsed, str) or len(parsed) != 1:
-        raise ValueError(f"{text!r} is not one arch")
+        raise ValueError(f"{text!r} is not a single arch")
     return parsed[0]
 
 

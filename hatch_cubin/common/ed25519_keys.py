@@ -44,13 +44,13 @@ def read(kind: str, text: str) -> bytes:
     if match is None or match[1] not in _SIZES:
         raise ValueError(f"is not {_NAMES[kind]}, which begins with '{kind}:'")
     if match[1] != kind:
-        raise ValueError(f"is {_NAMES[match[1]]}, and not {_NAMES[kind]}, which begins with '{kind}:'")
+        raise ValueError(f"is {_NAMES[match[1]]}, but must be {_NAMES[kind]}, which begins with '{kind}:'")
     size, length = _SIZES[kind], len(write(kind, bytes(_SIZES[kind])))
     if len(text) != length:
         raise ValueError(f"has {len(text)} characters, and {_NAMES[kind]} has {length}")
     data = base64.urlsafe_b64decode(match[2])
     if data[size:] != _check(kind, data[:size]):
-        raise ValueError("has a wrong character: copy it again")
+        raise ValueError("has a wrong character: copy the text again")
     return data[:size]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _KINDS = {
     stat.S_IFREG: "is a file",
     stat.S_IFDIR: "is a folder",
-    stat.S_IFLNK: "is a link that leads nowhere",
+    stat.S_IFLNK: "is a link to a file that does not exist",
     stat.S_IFIFO: "is a pipe",
     stat.S_IFSOCK: "is a socket",
 }
@@ -63,7 +63,7 @@ def refuse_larger(descriptor: int, most: int) -> int:
     """Return the size of an open file; raise OSError if the file has more bytes than *most*."""
     found = os.fstat(descriptor).st_size
     if found > most:
-        raise OSError(errno.EFBIG, f"the file has {size(found)}, and hatch-cubin reads at most {size(most)}")
+        raise OSError(errno.EFBIG, f"the file has {size(found)}, but hatch-cubin reads at most {size(most)}")
     return found
 
 

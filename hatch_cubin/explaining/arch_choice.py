@@ -31,7 +31,7 @@ class ArchRequest(NamedTuple):
     @property
     def place(self) -> str:
         """The file and line of this entry of `archs`, for messages."""
-        return f"{self.where}{', in place of the global archs' if self.own else ''}"
+        return f"{self.where}, which replaces the global archs" if self.own else self.where
 
     def __str__(self) -> str:
         return f"{self.spec!r} ({self.place})"
@@ -117,7 +117,7 @@ def explain_arch(
         problem = exc.problems[0]
         return False, "; ".join((problem.what, *(problem.details or filter(None, [problem.hint]))))
     if served != arch:
-        return False, f"PTX sources are shipped unchanged, and the .target of this source is {served}"
+        return False, f"this source is PTX for {served}, and PTX sources are shipped unchanged"
     return False, f"no entry of archs ({specs[0].place}) includes this arch"
 
 
@@ -134,7 +134,7 @@ def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: in
         if later is None:
             return GpuChoice(None)
         return GpuChoice(
-            None, needs=dict(entries)[later[0]], why=f"the GPU would load {later[0]} with a newer driver"
+            None, needs=dict(entries)[later[0]], why=f"with a newer driver, the GPU would load {later[0]}"
         )
     sure = _select_entry(cc, driver, entries, assumed_driver=newest)
     return GpuChoice(*chosen, needs=dict(entries)[chosen[0]], certain=sure == chosen)

@@ -226,8 +226,8 @@ def describe_all(differences: Sequence[Difference], now: Inputs) -> list[str]:
     changed = [each for each in differences if not _comes_with_compiler(each)]
     if not changed or changed[0].input != "compiler" or len(changed) == len(differences):
         return [describe(each, now) for each in differences]
-    compiler, *others = (describe(each, now) for each in changed)
-    return [f"{compiler}, and the compiler's own headers and options differ too", *others]
+    compiler_versions, *others = (describe(each, now) for each in changed)
+    return [f"{compiler_versions}, and the compiler's own headers and options differ too", *others]
 
 
 def _comes_with_compiler(difference: Difference) -> bool:
@@ -245,11 +245,11 @@ def describe(difference: Difference, now: Inputs) -> str:
     template = added if was is None else gone if new is None else changed
     if kind == "headers":
         was, new = _tree_name(was or ""), _tree_name(new or "")
-        template = "headers from {now} differ" if was == new else template
+        template = "headers from {new} differ" if was == new else template
     label = (name or "").removeprefix(OWN)
     of_suffix = {".ptx": "ptxas", ".tileir": "tileiras"}
     tool = "nvJitLink" if "linked" in now else of_suffix.get(PurePosixPath(now["path"]).suffix, "NVRTC")
-    return template.format(name=label, was=was, now=new, path=now["path"], tool=tool)
+    return template.format(name=label, old=was, new=new, path=now["path"], tool=tool)
 
 
 def _tree_name(tree: str) -> str:

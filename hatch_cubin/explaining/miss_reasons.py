@@ -23,7 +23,7 @@ REASONS = {
     "unknown": "the reason is unknown: all recorded inputs are the same as in an earlier build",
     "unsigned": "the unit's cache entry is not signed, but HATCH_CUBIN_REQUIRE_SIGNED requires a signature",
     "untrusted": "the unit's cache entry is signed with a key that is not in trusted-keys",
-    "forged": "the unit's cache entry has a signature that was made for other bytes",
+    "forged": "the signature of the unit's cache entry was made for other bytes",
     "differs": "",  # The output lists the inputs that differ, and not a sentence.
 }
 

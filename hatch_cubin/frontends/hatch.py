@@ -174,9 +174,9 @@ def _refusals_reported() -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError) as exc:  # hatchling raises these errors for mistakes in a project
-        what = " ".join(str(exc).split())
+        reason = " ".join(str(exc).split())
         raise ConfigError(
-            problem("project-not-buildable", f"hatchling cannot build this project: {what}")
+            problem("project-not-buildable", f"hatchling cannot build this project: {reason}")
         ) from exc
 
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..common.sizes import count
 from ..config import table_location
 from ..config.config import DEFAULT_SOURCES
 from ..config.known_names import WRAPPER, inside, with_hatch_cubin
@@ -40,26 +39,24 @@ def _switched_off(project: Project) -> Iterator[Problem]:
     if runs_hook(project.root):
         return
     place = project.config.place
-    what = f"hatchling does not run the hook of {place}, so wheels will not contain kernels"
+    what = f"hatchling does not run the hook in {place}, so wheels will not contain kernels"
     if place.has("enable-by-default"):
-        hint = f"remove this line, or set {_HOOK_SWITCH}=1 when you build wheels"
+        hint = f"remove 'enable-by-default', or set {_HOOK_SWITCH}=1 when you build wheels"
         yield problem("hook-disabled", what, place.of("enable-by-default"), hint)
     else:
         yield problem("hook-disabled", what, place.of(), f"unset {_NO_HOOKS} when you build wheels")
 
 
 def _other_backend(project: Project, backend: str, requires: object) -> Problem:
-    needed = (
-        ""
-        if table_location.requires_hatch_cubin(project.root)
-        else f", and requires = {json.dumps(with_hatch_cubin(requires, ()))}"
-    )
+    lines = f'build-backend = "{WRAPPER}"'
+    if not table_location.requires_hatch_cubin(project.root):
+        lines += f" and requires = {json.dumps(with_hatch_cubin(requires, ()))}"
     return problem(
         "backend-without-kernels",
         f"the build backend {backend!r} does not build kernels, so its wheels will not contain any",
         table_location.place_of(project.root, ("build-system",)).of("build-backend"),
-        f'write build-backend = "{WRAPPER}"{needed}, and in {project.config.place} '
-        f"backend = {json.dumps(backend)}; or run 'hatch-cubin bundle --into FOLDER' before each build",
+        f"write {lines} here, and backend = {json.dumps(backend)} in {project.config.place}; "
+        "or run 'hatch-cubin bundle --into FOLDER' before each build",
     )
 
 
@@ -82,15 +79,15 @@ def _packages_outside_wheels(project: Project, all_packages: dict[str, str]) -> 
         found = sorted(file for suffix in SUFFIXES for file in path.rglob(f"*{suffix}"))
         if found:
             first = os.path.relpath(found[0], project.root).replace(os.sep, "/")
-            others = len(found) - 1
-            more = (
-                f", and neither {'are' if others > 1 else 'is'} {count(others, 'more file')}"
-                if others
-                else ""
+            what = (
+                f"is one of {len(found)} sources that are not compiled, because the package {name!r} "
+                "is not in the wheel"
+                if len(found) > 1
+                else f"is not compiled, because the package {name!r} is not in the wheel"
             )
             yield problem(
                 "source-not-in-wheel",
-                f"is not compiled{more}: the package {name!r} is not in the wheel",
+                what,
                 Location(first),
                 "add the package to the wheel, or list the sources to compile in 'sources'",
             )

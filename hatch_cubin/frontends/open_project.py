@@ -71,10 +71,10 @@ def require_compiler(project: Project) -> None:
         return
     from ..lockfile import locked_build
 
-    place, needs = _needing(project, missing)
-    shown = ", ".join(map(installed_wheels.shown, missing))
-    what = f"{needs} needs packages that are not installed here: {shown}"
-    here = ", ".join(installed_wheels.compiler()) or "no part of a compiler"
+    place, setting_or_build = _needing(project, missing)
+    names = ", ".join(map(installed_wheels.shown, missing))
+    what = f"{setting_or_build} needs packages that are not installed here: {names}"
+    installed = ", ".join(installed_wheels.compiler()) or "no package of the compiler"
     if {*missing} <= {requirements.SIGNATURES, requirements.CLUSTERS, requirements.BUCKETS}:
         import shlex
 
@@ -84,7 +84,7 @@ def require_compiler(project: Project) -> None:
         usual = requirements.install_command(project.config, project.environ)
         hint = locked_build.install_command(project) or usual
     raise ToolchainError(
-        problem("requirement-not-installed", what, place, hint, (f"installed here: {here}",))
+        problem("requirement-not-installed", what, place, hint, (f"installed here: {installed}",))
     )
 
 
@@ -172,7 +172,7 @@ def _in_setup_cfg(project: Project) -> Iterator[Problem]:
     """Yield a warning if setup.cfg contains settings for hatch-cubin, because no build reads them."""
     place = project.config.place
     if _OWN_SECTION.search(_setup_cfg(project.root)):
-        what = "has settings of hatch-cubin, but no build reads them in this file"
+        what = "contains settings of hatch-cubin, but builds do not read settings from this file"
         hint = f"move the settings to {place} in {place.file}"
         yield problem("table-in-wrong-place", what, Location("setup.cfg"), hint)
 
@@ -199,10 +199,10 @@ def missing_build_system(root: str | Path) -> Problem | None:
         return None
     table, backend = found
     requirement = next(name for name, right in known_names.BACKENDS.items() if right == backend)
-    what = f"there is no [build-system], so pip would build this project with setuptools, despite {table}"
-    line = f'[build-system] with requires = ["{requirement}"] and build-backend = "{backend}"'
-    other = 'requires = ["setuptools"] and build-backend = "setuptools.build_meta"'
-    hint = f"add {line} (to use setuptools: {other}); then run 'hatch-cubin init'"
+    what = f"there is no [build-system], so pip would ignore {table} and build this project with setuptools"
+    table_of_backend = f'[build-system] with requires = ["{requirement}"] and build-backend = "{backend}"'
+    for_setuptools = 'requires = ["setuptools"] and build-backend = "setuptools.build_meta"'
+    hint = f"add {table_of_backend} (to use setuptools: {for_setuptools}); then run 'hatch-cubin init'"
     return problem("build-system-missing", what, Location("pyproject.toml"), hint)
 
 

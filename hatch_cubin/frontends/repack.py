@@ -57,9 +57,14 @@ def open_wheel(path: Path) -> Iterator[Wheel]:
         names = [info.filename for info in members]
         metadata = metadata_file(names, "RECORD", path.name).partition("/")[0]
         if signed := [name for name in _SIGNED if f"{metadata}/{name}" in names]:
-            what = f"the wheel is signed ({signed[0]}): added kernels would invalidate the signature"
+            what = f"the wheel is signed ({signed[0]}), and adding kernels would invalidate the signature"
             raise BundleError(
-                problem("wheel-signed", what, Location(path.name), "sign the wheel after this step")
+                problem(
+                    "wheel-signed",
+                    what,
+                    Location(path.name),
+                    "sign the wheel after hatch-cubin has added the kernels",
+                )
             )
         matches = filter(None, map(_PACKAGE.fullmatch, names))
         packages = {match[2][:-1].replace("/", "."): match[1][:-1] for match in matches}

@@ -16,7 +16,7 @@ from ..errors import ConfigError, problem
 def load(config: Config, root: Path) -> Any:
     """Return the wrapped build backend, an object with hooks, or raise ConfigError if its import fails."""
     if config.backend is None:
-        what = f"build-backend of [build-system] is not {WRAPPER}"
+        what = f"'build-backend' in [build-system] is not {WRAPPER}"
         raise ConfigError(
             problem("not-the-build-backend", what, config.place.of(), f'build-backend = "{WRAPPER}"')
         )
@@ -46,7 +46,7 @@ def load(config: Config, root: Path) -> Any:
 
 def _hint(config: Config, module: str) -> str:
     if config.backend_path:
-        return "check that one of the folders in 'backend-path' contains this module"
+        return f"check that one of the folders in 'backend-path' contains the module {module!r}"
     if (meant := _corrected_line(module)) is not None:
         return meant
     known = {backend: distribution for distribution, backend in BACKENDS.items()}

@@ -37,7 +37,7 @@ def hook(name: str) -> Callable[..., Any]:
         config = parse_config(*table_location.own_table(root), os.environ)
         backend = wrapped_backend.load(config, root)
     if name in (*_METADATA, "build_editable") and not hasattr(backend, name):
-        raise AttributeError(f"{config.backend} does not have {name}")
+        raise AttributeError(f"the build backend {config.backend} does not have the hook {name}")
     ours: Callable[..., Any] = getattr(backend if name in _METADATA else _Hooks(config, backend), name)
     return ours
 
@@ -117,16 +117,20 @@ def _with_shipped_packages(project: Project, wheel: repack.Wheel) -> Project:
     Raise ConfigError if no package in the wheel can contain the kernels.
     """
     config, place = project.config, project.config.place
-    has = ", ".join(map(repr, wheel.packages)) or "none"
+    in_wheel = ", ".join(map(repr, wheel.packages)) or "none"
     if config.package is not None and config.package not in wheel.packages:
         what = (
-            f"package {config.package!r} is not in the wheel of {config.backend}, whose packages are: {has}"
+            f"the package {config.package!r} is not in the wheel that {config.backend} builds; "
+            f"packages in this wheel: {in_wheel}"
         )
         raise ConfigError(problem("package-not-in-wheel", what, place.of("package")))
     shipped = {name: folder for name, folder in project.packages.items() if name in wheel.packages}
     wanted = f"{config.package or next(iter(shipped), '')}."
     if not any(wanted.startswith(f"{name}.") for name in shipped):
-        what = f"the folder of the package is unknown; the wheel of {config.backend} has the packages: {has}"
+        what = (
+            "the folder of the package for the kernels is unknown; "
+            f"packages in the wheel that {config.backend} builds: {in_wheel}"
+        )
         raise ConfigError(
             problem("package-folder-not-found", what, place.of(), _package_hint(project, wheel))
         )
@@ -138,7 +142,7 @@ def _with_shipped_packages(project: Project, wheel: repack.Wheel) -> Project:
 def _package_hint(project: Project, wheel: repack.Wheel) -> str:
     """Return a hint with the lines that set the package's folder, or advice if several folders match."""
     if not wheel.packages:
-        return "kernels need a package: a folder with __init__.py"
+        return "to contain kernels, the wheel needs a package: a folder with __init__.py"
     root, package = project.root, project.config.package
     found = [
         (name, path.parent.relative_to(root).as_posix())

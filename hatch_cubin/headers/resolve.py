@@ -237,11 +237,18 @@ class IncludeSearch:
     def _crossing_error(self, path: Path) -> SourceError:
         named = self.tree.name_of(os.path.realpath(path))
         what = (
-            "is included by a path with '..' across a source root, and this path leads elsewhere in an sdist"
+            "is included by a path that leaves a source root with '..'; "
+            "in an sdist, this path leads to a different file"
         )
-        hint = "add its folder to 'include-dirs' (it may be in a source root), and include it without '..'"
+        hint = (
+            "add the header's folder to 'include-dirs' (which may list folders in source roots), "
+            "and include the header without '..'"
+        )
         if self.tree.source_root_of(named) is None:
-            hint = "add its folder to 'source-roots' and to 'include-dirs', and include it without '..'"
+            hint = (
+                "add the header's folder to 'source-roots' and to 'include-dirs', "
+                "and include the header without '..'"
+            )
         return SourceError(problem("include-crosses-root", what, Location(named), hint))
 
     def read(self, file: HeaderFile) -> tuple[str, Scan]:

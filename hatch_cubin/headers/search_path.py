@@ -42,8 +42,8 @@ def package_roots(config: Config) -> Iterator[SearchFolder]:
             found = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             what = f"header-packages: {name!r} is not installed in the build environment"
-            line = f"pip install {shlex.quote(requirement)}"
-            hint = f"a build with isolation installs this wheel; without isolation: {line}"
+            command = f"pip install {shlex.quote(requirement)}"
+            hint = f"a build with isolation installs this wheel; for a build without isolation: {command}"
             problems.append(
                 problem("wheel-not-installed", what, config.place.of("header-packages", index), hint)
             )
@@ -59,7 +59,7 @@ def package_roots(config: Config) -> Iterator[SearchFolder]:
                     "no-headers-in-wheel",
                     f"header-packages: {name!r} has no include folder",
                     config.place.of("header-packages", index),
-                    "remove it from header-packages: its wheel does not have a folder 'include' with headers",
+                    f"remove {name!r} from header-packages: the wheel does not have a folder of headers",
                 )
             )
     if problems:
@@ -203,7 +203,10 @@ def _bundled_headers(toolkit: Toolkit) -> Path | None:
         return _unpack_headers(toolkit, user_folders.use_temporary_folder(why))
     except OSError as exc:
         raise ToolchainError(
-            problem("headers-not-unpacked", f"{why}, and not into a temporary folder: {exc.strerror}")
+            problem(
+                "headers-not-unpacked",
+                f"{why}; unpacking into a temporary folder also failed: {exc.strerror}",
+            )
         ) from exc
 
 

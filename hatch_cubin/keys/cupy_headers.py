@@ -43,9 +43,7 @@ def host_struct_problems(modules: Mapping[Module, Closure], config: Config) -> d
         is_reached = any(name.endswith(_STRUCTS) for name in (*closure.files, *closure.missing))
         if not is_reached or not (line or _STRUCT.search(text)):
             continue
-        what = (
-            f"uses structs of {_STRUCTS}, which can differ in the release of CuPy that a user has installed"
-        )
+        what = f"uses structs of {_STRUCTS}, which the user's release of CuPy may define differently"
         where = Location(module.source.path, line and module.source.line_in_file(line))
         problems[module] = problem("structs-of-host", what, where, _left_out(module, config))
     return problems
@@ -57,6 +55,6 @@ def _left_out(module: Module, config: Config) -> str:
     if source.recorded:
         return "delete this recorded call, so that CuPy compiles the kernel at run time"
     if source.produced:
-        return f"{source.produced.leave_out}, so that CuPy compiles it at run time"
+        return f"{source.produced.leave_out}, so that CuPy compiles the source at run time"
     excluded = setting("exclude", [*config.exclude, source.path])
-    return f"exclude the source, so that CuPy compiles it at run time: {excluded}"
+    return f"exclude the source, so that CuPy compiles the source at run time: {excluded}"

@@ -30,8 +30,8 @@ def drop_included_sources(
     if not left:  # all sources include each other, which is a mistake that the compiler reports
         return list(modules), []
     notes = [
-        f"{path} is not compiled as a module, because {by} includes it and it has no kernel"
-        for path, by in parts.items()
+        f"{path} is not compiled as a module, because this file has no kernel and {includer} includes it"
+        for path, includer in parts.items()
     ]
     return left, notes
 

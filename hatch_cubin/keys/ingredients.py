@@ -236,7 +236,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "compiler",
         _compiler,
-        {"compiler": ("{tool} {was} -> {now}", "", "")},
+        {"compiler": ("{tool} {old} -> {new}", "", "")},
         str,
         is_in_all=True,
         positions=DigestPositions(2, 4, 3),
@@ -246,7 +246,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "arch",
         _arch,
-        {"arch": ("compiled for {was}, and not for {now}", "", "")},
+        {"arch": ("the cache has a result for {old}, but not for {new}", "", "")},
         str,
         is_in_all=True,
         is_of_arch=True,
@@ -256,7 +256,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "path",
         _path,
-        {"path": ("compiled as {was}, and not as {now}", "", "")},
+        {"path": ("the cache has a result with the name {old}, but not with the name {new}", "", "")},
         str,
         is_in_all=True,
         # A linked result does not contain the module's name, so the name has no position for nvJitLink.
@@ -279,7 +279,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "data_model",
         lambda _unit_inputs: compilers.DATA_MODEL,
-        {"data_model": ("data model {was} -> {now}", "", "")},
+        {"data_model": ("data model {old} -> {new}", "", "")},
         str,
         is_in_all=True,
         positions=DigestPositions(3, 5, 4),
@@ -289,7 +289,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "schema",
         _schema,
-        {"schema": ("this version of hatch-cubin makes keys in another way: {was} -> {now}", "", "")},
+        {"schema": ("this version of hatch-cubin makes cache keys differently: {old} -> {new}", "", "")},
         str,
         is_in_all=True,
         positions=DigestPositions(1, 1, 1),
@@ -298,7 +298,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "assembled",
         _assembled,
-        {"assembled": ("", "the PTX is now assembled for {now}, as a check that it is valid", "")},
+        {"assembled": ("", "as a check, ptxas now assembles the PTX for {new}", "")},
         str,
         is_of_arch=True,
         positions=DigestPositions(7, None, None),
@@ -309,8 +309,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         _tileiras,
         {
             "tileiras": (
-                "tileiras {was} -> {now}",
-                "tileiras {now} now compiles tile kernels of this source",
+                "tileiras {old} -> {new}",
+                "this source now contains tile kernels, for tileiras {new}",
                 "this source no longer contains tile kernels",
             )
         },
@@ -323,8 +323,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         _object,
         {
             "object": (
-                "the source was compiled for the link mode {was}, and is now compiled for {now}",
-                "the source is now compiled for linking, with mode {now}",
+                "the link mode for which the source is compiled: {old} -> {new}",
+                "the source is now compiled for linking, with mode {new}",
                 "the source is no longer compiled for linking",
             )
         },
@@ -334,7 +334,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "mode",
         lambda unit_inputs: _mode(unit_inputs.module),
-        {"mode": ("the module was linked with mode {was}, and is now linked with mode {now}", "", "")},
+        {"mode": ("the link mode of the module: {old} -> {new}", "", "")},
         str,
         positions=DigestPositions(None, None, 5),
         parts=_value_only(lambda unit_inputs: _mode(unit_inputs.module)),
@@ -346,10 +346,10 @@ INGREDIENTS: Sequence[Ingredient] = (
         {
             "linked": (
                 "{name} has changed",
-                "{name} is linked now",
-                "{name} is not linked any more",
+                "{name} is now linked",
+                "{name} is no longer linked",
             ),
-            "linked order": ("the order of the linked inputs: {was} -> {now}", "", ""),
+            "linked order": ("the order of the linked inputs: {old} -> {new}", "", ""),
         },
         list,
         positions=DigestPositions(None, None, 6),
@@ -365,7 +365,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         "headers",
         lambda unit_inputs: unit_inputs.closure.summary(),
         {
-            "header": ("{name} was edited", "{name} is included now", "{name} is not included any more"),
+            "header": ("{name} was edited", "{name} is now included", "{name} is no longer included"),
         },
         dict,
         is_in_all=True,
@@ -380,11 +380,11 @@ INGREDIENTS: Sequence[Ingredient] = (
         _define,
         {
             "macro": (
-                "macro {name}: {was} -> {now}",
-                "macro {name}={now} is new",
-                "macro {name}={was} is gone",
+                "macro {name}: {old} -> {new}",
+                "macro {name}={new} is new",
+                "macro {name}={old} is gone",
             ),
-            "macro order": ("the order of the macros: {was} -> {now}", "", ""),
+            "macro order": ("the order of the macros: {old} -> {new}", "", ""),
         },
         list,
         is_in_all=True,
@@ -397,9 +397,9 @@ INGREDIENTS: Sequence[Ingredient] = (
         _options,
         {
             "option": (
-                "option {name}: {was} -> {now}",
-                "option {name}={now} is new",
-                "option {name}={was} is gone",
+                "option {name}: {old} -> {new}",
+                "option {name}={new} is new",
+                "option {name}={old} is gone",
             )
         },
         dict,
@@ -411,7 +411,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "instantiate",
         lambda unit_inputs: [*unit_inputs.module.instantiate],
-        {"instantiation": ("", "{name} is instantiated now", "{name} is not instantiated any more")},
+        {"instantiation": ("", "{name} is now instantiated", "{name} is no longer instantiated")},
         list,
         is_in_all=True,
         positions=DigestPositions(_CORE, None, 7),
@@ -422,8 +422,12 @@ INGREDIENTS: Sequence[Ingredient] = (
         "search",
         _search,
         {
-            "search": ("", "the search path has {name} now", "the search path no longer has {name}"),
-            "search order": ("the order of the search path: {was} -> {now}", "", ""),
+            "search": (
+                "",
+                "the search path now contains {name}",
+                "the search path no longer contains {name}",
+            ),
+            "search order": ("the order of the search path: {old} -> {new}", "", ""),
         },
         list,
         is_in_all=True,
@@ -436,9 +440,9 @@ INGREDIENTS: Sequence[Ingredient] = (
         _builds,
         {
             "headers": (
-                "headers come from {now}, and came from {was}",
-                "headers from {now} are included now",
-                "headers from {was} are not included any more",
+                "headers that came from {old} now come from {new}",
+                "headers from {new} are now included",
+                "headers from {old} are no longer included",
             ),
         },
         dict,
@@ -452,8 +456,8 @@ INGREDIENTS: Sequence[Ingredient] = (
         {
             "tree": (
                 "another release of {name} is installed",
-                "any header from {name} may be included now",
-                "not every header from {name} may be included any more",
+                "all headers from {name} are now inputs",
+                "some headers from {name} are no longer inputs",
             )
         },
         list,
@@ -464,7 +468,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "implicit",
         _implicit,
-        {"implicit": ("", "hatch-cubin adds {name!r} now", "hatch-cubin no longer adds {name!r}")},
+        {"implicit": ("", "hatch-cubin now adds {name!r}", "hatch-cubin no longer adds {name!r}")},
         list,
         is_in_all=True,
         positions=DigestPositions(6, None, None),
@@ -473,7 +477,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "cuda_core",
         lambda unit_inputs: unit_inputs.toolkit.core,
-        {"cuda_core": ("cuda-core {was} -> {now}, which changes the cache keys", "", "")},
+        {"cuda_core": ("cuda-core {old} -> {new}, which changes the cache keys", "", "")},
         str,
         is_in_all=True,
         positions=DigestPositions(_CORE, None, None),

@@ -213,7 +213,7 @@ def _empty_source_problems(sources: Collection[Source], project: Project) -> lis
     files = [each.path for each in sources if not each.produced]
     exclude = setting("exclude", [*project.config.exclude, *files])
     of_file = f"write a kernel into the file, outside of comments, or exclude the file: {exclude}"
-    what = "is empty: there is no kernel in it"
+    what = "has no code outside of comments, so it has no kernel"
     return [
         problem(
             "empty-source", what, Location(each.path), each.produced.leave_out if each.produced else of_file

@@ -90,8 +90,8 @@ def _of_wheel(requirement: str, pattern: str, project: Project) -> Iterator[tupl
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         what = f"{name!r} is not installed in the build environment"
-        install = requirements.install_command(project.config, project.environ)
-        hint = f"a build with isolation installs this wheel; without isolation: {install}"
+        install_command = requirements.install_command(project.config, project.environ)
+        hint = f"a build with isolation installs this wheel; for a build without isolation: {install_command}"
         raise SourceError(problem("wheel-not-installed", what, hint=hint)) from None
     rule = glob_regex(pattern)
     files = sorted((file for file in found.files or () if rule.fullmatch(str(file))), key=str)
@@ -121,7 +121,7 @@ def _hint_for_glob(found: importlib.metadata.Distribution, pattern: str) -> str 
     names = sorted(str(file) for file in found.files or () if str(file).endswith(ends))
     last = pattern.rpartition("/")[2].strip("*")
     close = [name for name in names if last and last in name] or names
-    return f"the wheel has {', '.join(close[:5])}" if close else None
+    return f"the wheel contains {', '.join(close[:5])}" if close else None
 
 
 def _input(name: str, data: bytes, place: Path, wheel: tuple[str, str] | None) -> tuple[Input, int | None]:
@@ -157,7 +157,7 @@ def _inputs_of(
 
 def _lto_mode_problem(project: Project, module: Module) -> Problem:
     number = [rule.name for rule in project.config.module].index(module.base)
-    what = f"{module.base} is linked only from PTX, but mode = 'lto' needs at least one input with LTO-IR"
+    what = f"all inputs of {module.base} are PTX, but mode = 'lto' needs at least one input with LTO-IR"
     return problem("rdc-mode-needed", what, project.config.place.of("module", number, "mode"), 'mode = "rdc"')
 
 

@@ -205,7 +205,7 @@ def _read(path: Path, installed: Installation | None) -> tuple[Facts, Evidence, 
         raise ValueError("the file is damaged")
     number, seen, core, major, nvrtc, supported, *others = json.loads(head)
     if number != _FORMAT:
-        raise ValueError("the file has another format")
+        raise ValueError("the file was written in another format")
     evidence = Evidence(*seen)
     if installed is not None and not installed.is_that_of(evidence):
         raise ValueError("the installed packages have changed since the file was written")

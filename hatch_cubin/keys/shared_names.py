@@ -29,9 +29,11 @@ def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
     return [
         problem(
             "module-name-taken",
-            f"{module.name!r} is the name of two modules",
+            f"two modules have the name {module.name!r}",
             module.location,
-            "return one of the sources under another name" if module.source.produced else None,
+            "change the producer, so that it gives one of the two sources another name"
+            if module.source.produced
+            else None,
         )
         for module in modules
         if by_full_name[module.full_name] > 1
@@ -48,7 +50,7 @@ def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Ite
     needless.sort(key=lambda module: module.source.path)
     paths = [*config.exclude, *(each.source.path for each in needless if not each.source.produced)]
     for module in needless:
-        what = f"this source has no kernel, and another source has its name, {module.base!r}"
+        what = f"this source has no kernel, but the same module name as another source: {module.base!r}"
         made = module.source.produced
         hint = made.leave_out if made else setting("exclude", paths)
         yield problem("module-name-taken", what, module.location, hint)
@@ -66,7 +68,9 @@ def _taken_names(
 ) -> Iterator[Problem]:
     tables, names = config.place.source_tables, _suggested_tables(shared, modules, config)
     lines = [source_table(tables, path, name=name) for path, name in names.items()]
-    hint = f"these lines, at the end of the table, give each source its own name:{''.join(lines)}"
+    hint = (
+        f"add these lines at the end of the table, so that each source has a different name:{''.join(lines)}"
+    )
     for first, *others in shared:
         for module in others:
             what = f"the module name {module.base!r} is already used by {first.location}"

@@ -69,7 +69,9 @@ class Database:
             if data is not None:
                 self._note_use(connection, key)
             elif damaged:
-                self._report("has a damaged entry, which counts as a cache miss")
+                self._warn(
+                    f"the program cache {self._path} has a damaged entry, which counts as a cache miss"
+                )
                 if self._writable:
                     self._commit(connection, lambda: statements.remove(connection, key))
             return data
@@ -79,7 +81,10 @@ class Database:
     def write(self, key: bytes, data: bytes) -> None:
         """Store *data* under *key*, and evict the least recently used entries if there is not enough room."""
         if large := len(data) > statements.MAX_ENTRY_SIZE:
-            self._report(f"cannot store an entry of {len(data)} bytes, which is too large for SQLite")
+            self._warn(
+                f"the program cache {self._path} cannot store an entry of {len(data)} bytes, "
+                "which is too large for SQLite"
+            )
 
         def action(connection: sqlite3.Connection) -> bool:
             def change() -> bool:
@@ -165,7 +170,8 @@ class Database:
                 if not statements.is_busy(exc):
                     self._disconnect()
                 reason = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
-                self._report(f"cannot be used fully: {reason}{consequence and '; '}{consequence}")
+                because = f"{reason}; {consequence}" if consequence else reason
+                self._warn(f"the program cache {self._path} cannot be used fully: {because}")
                 return None
 
     def _open_connection(self, damaged: tuple[int, int] | None = None) -> sqlite3.Connection:
@@ -219,12 +225,14 @@ class Database:
         if not self._writable:
             raise OSError(0, why)
         if statements.is_open(self._path):
-            raise OSError(0, f"{why}, and can be replaced only while no other process uses the file")
+            raise OSError(
+                0, f"{why}, and a new file can replace it only while no other process uses this file"
+            )
         number = 1
         while os.path.lexists(aside := f"{self._path}.aside-{number}"):
             number += 1
         os.rename(self._path, aside)
-        self._report(f"was set aside as {os.path.basename(aside)}: {why}")
+        self._warn(f"the program cache {self._path} was renamed to {os.path.basename(aside)}: {why}")
 
     def _disconnect(self) -> None:
         if self._connection is not None and self._process == os.getpid():
@@ -244,9 +252,6 @@ class Database:
                 statements.shrink(connection)
         self._uses_were_saved()
         return gone
-
-    def _report(self, what: str) -> None:
-        self._warn(f"the program cache {self._path} {what}")
 
     # Uses by reading
 

@@ -65,13 +65,13 @@ def _read_file(data: bytes) -> OutputFile:
     digest = dict(_fields(_as_bytes(fields.get(_DIGEST, b""))))
     sha256, size = _as_bytes(digest.get(_HASH, b"")).decode(), digest.get(_SIZE, 0)
     if not _SHA256.fullmatch(sha256) or not isinstance(size, int):
-        raise ValueError("a file without a digest")
+        raise ValueError("an output file has no digest")
     return OutputFile(_as_bytes(fields.get(_PATH, b"")).decode(), sha256, size)
 
 
 def _as_bytes(value: bytes | int) -> bytes:
     if isinstance(value, int):
-        raise ValueError("a number in place of bytes")
+        raise ValueError("a field contains a number in place of bytes")
     return value
 
 
@@ -104,10 +104,10 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
         length = _SKIPPED.get(kind)
         if length is None:
             if kind != _BYTES:
-                raise ValueError("a field of an unknown kind")
+                raise ValueError("a field has an unknown kind")
             length, at = _read_varint(data, at)
         if length > len(data) - at:
-            raise ValueError("cut off")
+            raise ValueError("the message is cut off")
         if kind == _BYTES:
             yield number, data[at : at + length]
         at += length
@@ -122,4 +122,4 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
         at += 1
         if data[at - 1] < 128:
             return number, at
-    raise ValueError("a number without an end")
+    raise ValueError("a number in the message has no end")

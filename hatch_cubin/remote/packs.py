@@ -118,12 +118,12 @@ def decode(data: bytes) -> PackIndex:
     try:
         values = json.loads(data)
         if values["format"] != _FORMAT:
-            raise ValueError("the index has another format")
+            raise ValueError(f"the format of the index is not {_FORMAT}")
         packs = {_digest(sha256): _count(size) for sha256, size in values["packs"]}
         named = [*packs.items()]
         slots = {bytes.fromhex(key): _slot(named, *numbers) for key, numbers in values["units"].items()}
         if any(size > packs[pack] for pack, size in _used_bytes(slots).items()):
-            raise ValueError("the index lists more results than fit into their pack")
+            raise ValueError("the results in the index are larger than their pack")
         return PackIndex(packs, slots, _count(values["writes"]))
     except (TypeError, LookupError, AttributeError, RecursionError) as exc:
         raise ValueError("not an index") from exc

@@ -116,18 +116,15 @@ class SharedStore:
         if self._unsigned:
             unsigned = len(self._unsigned)
             self._calls.warn(
-                f"some results were not pushed, because no trusted key has signed them: {unsigned}"
+                f"results that were not pushed, because no trusted key has signed them: {unsigned}"
             )
         self._store.close_idle()
 
     def _count_damage(self) -> None:
         if self._sent_web_page:
-            fault = (
-                "the store sends other bytes than were stored: "
-                "it answers with a web page, perhaps a page to log in"
-            )
+            fault = "the store sends a web page, such as a login page, in place of the stored bytes"
         else:
-            fault = "the store sends other bytes than were stored"
+            fault = "the store sends different bytes than were stored"
         self._calls.count_fault(fault)
 
     def _verify_push(self) -> None:

@@ -96,7 +96,7 @@ class Store(Protocol):
 
 
 def too_large_error(max_size: int) -> StoreError:
-    return StoreError(f"the store sends more than the expected {size(max_size)}")
+    return StoreError(f"the store sends more bytes than expected, which is at most {size(max_size)}")
 
 
 def status_error(status: int, *, authorized: bool = False) -> StoreError:
@@ -110,7 +110,8 @@ def status_error(status: int, *, authorized: bool = False) -> StoreError:
         return StoreError(f"{_STATUS_REASONS[status]} ({status})")
     if status in _REDIRECT_STATUSES:
         return StoreError(
-            f"the store redirects to another URL ({status}), which hatch-cubin does not follow: use that URL"
+            f"the store redirects to another URL ({status}), but hatch-cubin does not follow redirects: "
+            "use that URL"
         )
     return StoreError(
         f"the store fails ({status})" if status >= 500 else f"the store refuses the request ({status})"
@@ -122,7 +123,7 @@ _STATUS_REASONS = {
     401: "the store asks for a user and password, which belong in HATCH_CUBIN_REMOTE",
     403: "the store denies access",
     407: "the proxy asks for a user and password",
-    413: "the store does not accept a file of that size; for nginx, set 'client_max_body_size 64m'",
+    413: "the store does not accept such a large file; for nginx, set 'client_max_body_size 64m'",
     429: "the store asks for fewer requests",
     507: "the store is full",
 }

@@ -57,8 +57,12 @@ def find(wanted: str | None, major: int, build: str, hint: str) -> str:
         found[path] = _build_of(path)
         if found[path] == build:
             return path
-    here = ", ".join(f"{path} is {version}" for path, version in found.items()) or "no ptxas was found"
-    what = f"PTX sources need ptxas {build}, the version of the installed NVRTC, but {here}"
+    installed = ", ".join(f"{path} is {version}" for path, version in found.items())
+    what = (
+        f"PTX sources need ptxas {build}, the version of the installed NVRTC, but {installed}"
+        if installed
+        else f"PTX sources need ptxas {build}, the version of the installed NVRTC, but no ptxas was found"
+    )
     raise ToolchainError(problem("ptxas-not-found", what, hint=hint))
 
 

@@ -75,14 +75,11 @@ def system_major() -> int | None:
 def absent_from_home(major: int) -> str:
     """Return the reason why a build for CUDA version *major* cannot use the system's CUDA toolkit."""
     named = next(filter(os.environ.get, _HOMES), None)
-    where = f"{named}={system_home()}" if named else f"{_USUAL_HOME}, and CUDA_HOME is not set"
-    reason = f"there is no CUDA {major} in {where}"
+    home = f"{named}={system_home()}" if named else f"{_USUAL_HOME}, and CUDA_HOME is not set"
     other = system_major()
-    return (
-        reason
-        if other in {None, major}
-        else f"{reason}; this folder has CUDA {other}, which needs cuda-bindings=={other}.*"
-    )
+    if other in {None, major}:
+        return f"there is no CUDA {major} in {home}"
+    return f"there is CUDA {other}, not CUDA {major}, in {home}; CUDA {other} needs cuda-bindings=={other}.*"
 
 
 def _in_home(pattern: str) -> Iterator[Path]:

@@ -42,10 +42,11 @@ def refuse_older(toolkit: Toolkit) -> None:
     """Raise ToolchainError if nvJitLink is older than NVRTC, and so cannot read LTO-IR from NVRTC."""
     linker = tuple(map(int, toolkit.nvjitlink.split(".")[:2]))
     if linker < toolkit.version:
-        what = f"nvJitLink {toolkit.nvjitlink} cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"
+        what = f"nvJitLink {toolkit.nvjitlink} cannot link LTO-IR from the newer NVRTC {toolkit.nvrtc}"
         release = ".".join(map(str, toolkit.version))
         hint = (
-            f'install an nvJitLink of the same release; to select the release of both: toolkit = "{release}"'
+            f"install the nvJitLink of CUDA {release}; "
+            f'to use CUDA {release} for NVRTC and nvJitLink, write toolkit = "{release}"'
         )
         raise ToolchainError(problem("nvjitlink-too-old", what, hint=hint))
 

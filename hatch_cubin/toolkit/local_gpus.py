@@ -10,7 +10,7 @@ from ..errors import ToolchainError, problem
 
 def native_archs() -> tuple[int, ...]:
     """Return the compute capabilities of this machine's GPUs; ToolchainError if no GPU is found."""
-    hint = "name the archs to build for, or build on the machine with the GPU"
+    hint = "list archs such as 'sm_90' in place of 'native', or build on a machine with a GPU"
     try:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
         count = ctypes.c_int()

@@ -59,8 +59,8 @@ def find(wanted: str | None, release: str, install: str) -> TileAssembler:
         if builds.keys() == _FILES.keys() and all(each.startswith(f"{release}.") for each in builds.values()):
             return TileAssembler(str(files["tileiras"]), _joined(builds))
         seen = max(seen, {tool: f"{tool} is {build}" for tool, build in builds.items()}, key=len)
-    found = ", ".join(seen.get(tool, f"{tool} is missing") for tool in _FILES)
-    what = f"tile kernels need tileiras, ptxas and libnvvm of CUDA {release}, but {found}"
+    installed = ", ".join(seen.get(tool, f"{tool} is missing") for tool in _FILES)
+    what = f"tile kernels need tileiras, ptxas and libnvvm of CUDA {release}, but {installed}"
     hint = install if wanted == "system" else f"{install}pip install {' '.join(wheels(release))}"
     raise ToolchainError(problem("tileiras-not-found", what, hint=hint))
 

@@ -192,7 +192,7 @@ class Toolkit:
     def _tile_assembler(self) -> TileAssembler:
         from . import tile_assembler  # lazy import: needed only for tile kernels
 
-        hint = "" if self._wanted is None else "build with isolation, which installs them, or "
+        hint = "" if self._wanted is None else "build with isolation, which installs these tools, or "
         if self._wanted == "system":
             hint = "install tileiras, nvcc and libnvvm into CUDA_HOME"
         return tile_assembler.find(self._wanted, ".".join(map(str, self.version)), hint)
@@ -205,9 +205,10 @@ class Toolkit:
 
         line = f"pip install {assembler.wheel(self.major, self.ptxas)}"
         if self.nvrtc == assembler.WITHOUT_PTXAS and self._wanted is not None:
-            why = "CUDA 13.3.1 has NVRTC and ptxas of different versions"
-            return f'{why}: write toolkit = "13.3.0", or {line}'
-        return line if self._wanted is None else f"build with isolation, which installs it, or {line}"
+            return (
+                f'NVRTC and ptxas in CUDA 13.3.1 have different versions: write toolkit = "13.3.0", or {line}'
+            )
+        return line if self._wanted is None else f"build with isolation, which installs ptxas, or {line}"
 
     @cached_property
     def nvjitlink(self) -> str:
@@ -306,7 +307,7 @@ class Toolkit:
     def _hint(self) -> str:
         """The hint that says how to install the compiler."""
         if self._wanted is None:
-            return f"{self._install}; or let the build install it with this line in the table: {_NEWEST}"
+            return f"{self._install}; or write {_NEWEST} into the table, so that builds install the compiler"
         return f"build with isolation, which installs the right version, or {self._install}"
 
     def _wanted_build(self, name: str, build: str) -> str:
@@ -316,7 +317,7 @@ class Toolkit:
         """
         wanted = [] if self._wanted in {None, "system"} else str(self._wanted).split(".")[:2]
         if build.split(".")[: len(wanted)] != wanted:
-            what = f"the table's toolkit is {self._wanted!r}, but the installed {name} is {build}"
+            what = f"the table has toolkit = {self._wanted!r}, but the installed {name} has version {build}"
             raise ToolchainError(problem("wrong-toolkit-installed", what, hint=self._hint))
         return build
 
@@ -330,11 +331,14 @@ class Toolkit:
         release = version_of("cuda-toolkit")
         if release is None:
             return (
-                f"toolkit = {self._wanted!r}: without the wheel cuda-toolkit, its patch level is not checked"
+                f"toolkit = {self._wanted!r}: the toolkit's patch level is not checked, "
+                "because the wheel cuda-toolkit is not installed"
             )
         if same_release(release, self._wanted):
             return None
-        what = f"the table's toolkit is {self._wanted!r}, but the installed cuda-toolkit is {release}"
+        what = (
+            f"the table has toolkit = {self._wanted!r}, but the installed cuda-toolkit has version {release}"
+        )
         raise ToolchainError(problem("wrong-toolkit-installed", what, hint=self._hint))
 
 
@@ -345,8 +349,11 @@ def _overwritten_bindings() -> tuple[tuple[str, ...], str] | None:
         return None
     right = f"cuda-python=={bindings.split('.')[0]}.*"
     said = f"cuda-python {python} is installed, and has overwritten files of cuda-bindings {bindings}"
-    isolated = f'in an isolated build, add "{right}" to the requires of [build-system]'
-    return (said,), f'pip install --force-reinstall "{right}"; {isolated}'
+    hint = (
+        f'pip install --force-reinstall "{right}"; '
+        f'for builds with isolation, add "{right}" to the requires of [build-system]'
+    )
+    return (said,), hint
 
 
 def _exact_build(name: str, path: str, kind: str, arch: str) -> str:

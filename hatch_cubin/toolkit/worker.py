@@ -269,8 +269,9 @@ def _compile_unnamed(task: dict[str, Any]) -> Outcome:
     outcome = run(by_number)
     if outcome.ok and by_path != task and _results(run(by_path)) != _results(outcome):
         what = (
-            f"code without names of folders needs {max(_unnamed) + 1} open files, more than "
-            "are allowed here (use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers)"
+            "to keep the names of folders out of the code, "
+            f"the compile needs {max(_unnamed) + 1} open files, which is more than the limit: "
+            "use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers"
         )
         return Outcome(ok=False, log=f"fatal: {what}".encode())
     log, ptx = outcome.log, outcome.ptx
@@ -581,7 +582,7 @@ def _start_thread(target: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError, MemoryError):
             threading.Thread(target=target, daemon=True).start()
             return
-    sys.exit("the compiler process cannot start a thread (ulimit -u, ulimit -v)")
+    sys.exit("the compiler process cannot start a thread: check the limits 'ulimit -u' and 'ulimit -v'")
 
 
 def main() -> None:

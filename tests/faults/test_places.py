@@ -201,8 +201,9 @@ def test_what_needs_more_open_files_is_named_and_fails_alone(tmp_path: Path) -> 
         [
             (
                 "hatch-cubin: error: demo/checked.cu: "
-                "code without names of folders needs … open files, more than are allowed here "
-                "(use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers) [compiler-error]"
+                "to keep the names of folders out of the code, the compile needs … open files, "
+                "which is more than the limit: "
+                "use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers [compiler-error]"
             ),
             "  while compiling checked for sm_90 (NVRTC …)",
             "hatch-cubin: 1 error, nothing was built",

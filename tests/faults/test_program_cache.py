@@ -198,7 +198,7 @@ def test_a_damaged_byte_is_neither_returned_nor_an_exception(tmp_path: Path, fig
     assert counts["wrong"] == 0
     assert {text.partition("/cache ")[2].partition(":")[0] for text in said} <= {
         "has a damaged entry, which counts as a cache miss",
-        "was set aside as cache.aside-1",
+        "was renamed to cache.aside-1",
         "cannot be used fully",
     }
 

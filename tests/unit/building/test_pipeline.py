@@ -797,8 +797,8 @@ def test_an_sdist_is_told_of_headers_that_lie_outside_the_project(tmp_path: Path
     assert said == []
     assert [*pipeline.sdist_files(project)] == ["demo/k.cu", "demo/own.cuh"]
     assert said == [
-        f"../shared/{name}: is outside the project, so sdists do not contain this header and "
-        "kernels that need it fail [header-outside-project]\n"
+        f"../shared/{name}: is outside the project, so sdists do not contain this header, and "
+        "kernels that need the header do not compile from an sdist [header-outside-project]\n"
         f"  hint: {plan_warnings.NEARER}"
         for name in ("a.cuh", "b.cuh")
     ]

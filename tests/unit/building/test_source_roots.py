@@ -105,9 +105,15 @@ def test_an_include_that_leads_elsewhere_in_an_sdist_is_refused(
     above = {source: files[name]} if folder == "csrc" else {}
     project = mono(tmp_path, above, {"own.h": "", **({} if above else files)})
     error = refusal(HatchCubinError, pipeline.build, project)
-    hint = "add its folder to 'include-dirs' (it may be in a source root), and include it without '..'"
+    hint = (
+        "add the header's folder to 'include-dirs' (which may list folders in "
+        "source roots), and include the header without '..'"
+    )
     if named.startswith(("..", "demo")):
-        hint = "add its folder to 'source-roots' and to 'include-dirs', and include it without '..'"
+        hint = (
+            "add the header's folder to 'source-roots' and to "
+            "'include-dirs', and include the header without '..'"
+        )
     assert str(error) == f"{named}: {CROSSING}\n  included from {source}:1\n  hint: {hint}"
 
 

@@ -280,7 +280,8 @@ def test_a_failure_leaves_no_temporary_file_and_names_the_place(tmp_path: Path) 
 
 @pytest.mark.linux
 @pytest.mark.parametrize(
-    ("put", "what"), [(a_pipe, "it is a pipe"), (a_link_to_nowhere, "it is a link that leads nowhere")]
+    ("put", "what"),
+    [(a_pipe, "it is a pipe"), (a_link_to_nowhere, ("it is a link to a file that does not exist"))],
 )
 def test_what_stands_where_the_folder_should_is_named(
     tmp_path: Path, put: Callable[[Path], None], what: str

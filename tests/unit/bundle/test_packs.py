@@ -124,13 +124,13 @@ PACKED = pack(DATA)
 @pytest.mark.parametrize(
     ("packed", "size", "said"),
     [
-        pytest.param(PACKED, len(DATA) - 1, "does not unpack to 4999 bytes", id="more"),
-        pytest.param(PACKED, len(DATA) + 1, "does not unpack to 5001 bytes", id="less"),
-        pytest.param(PACKED + b"\0", len(DATA), "does not unpack to 5000 bytes", id="something behind"),
-        pytest.param(PACKED + PACKED, len(DATA), "does not unpack to 5000 bytes", id="two streams"),
-        pytest.param(PACKED[:-1], len(DATA), "does not unpack to 5000 bytes", id="cut"),
+        pytest.param(PACKED, len(DATA) - 1, "does not unpack to the 4999 bytes", id="more"),
+        pytest.param(PACKED, len(DATA) + 1, "does not unpack to the 5001 bytes", id="less"),
+        pytest.param(PACKED + b"\0", len(DATA), "does not unpack to the 5000 bytes", id="something behind"),
+        pytest.param(PACKED + PACKED, len(DATA), "does not unpack to the 5000 bytes", id="two streams"),
+        pytest.param(PACKED[:-1], len(DATA), "does not unpack to the 5000 bytes", id="cut"),
         pytest.param(b"x" * 60, len(DATA), "cannot be unpacked: ", id="no stream"),
-        pytest.param(pack(bytes(1 << 18)), 100, "does not unpack to 100 bytes", id="bomb"),
+        pytest.param(pack(bytes(1 << 18)), 100, "does not unpack to the 100 bytes", id="bomb"),
         pytest.param(
             lzma.compress(DATA, preset=9),
             len(DATA),

@@ -83,7 +83,7 @@ OF_B = [DAMAGED._replace(file=record("b")), UNPROVEN._replace(file=entry("b"))]
 LYING = Finding(
     "damaged",
     record("a"),
-    "does not fit its entry, which does not contain exactly the kernels that are listed for it",
+    "does not match its entry: the entry does not contain exactly the kernels that are listed for it",
 )
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], list[Finding]]] = {
@@ -117,7 +117,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], list[Finding]]] = {
     "a record that names another": (lambda folder: lie(folder, kernels={"b": "b"}), [LYING]),
     "a record of another arch": (
         lambda folder: lie(folder, inputs={"arch": "sm_90"}),
-        [LYING._replace(what="does not fit its entry, which is neither a cubin nor PTX")],
+        [LYING._replace(what="does not match its entry: the entry is neither a cubin nor PTX")],
     ),
     "a record of another size": (lambda folder: lie(folder, size=10**8), [CHANGED]),
     "a record of other bytes": (lambda folder: lie(folder, sha256="0" * 64), [CHANGED]),
@@ -133,14 +133,19 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], list[Finding]]] = {
     "two records swapped": (
         lambda folder: swap(folder, record("a"), record("b")),
         [
-            *(Finding("damaged", record(name), "is the record of another entry") for name in "ab"),
+            *(
+                Finding(
+                    "damaged", record(name), ("is the record of a different entry than its file name says")
+                )
+                for name in "ab"
+            ),
             *(UNPROVEN._replace(file=entry(name)) for name in "ab"),
         ],
     ),
     "an entry swapped with its record": (
         lambda folder: swap(folder, entry("a"), record("a")),
         [
-            Finding("damaged", entry("a"), "is the record of another entry"),
+            Finding("damaged", entry("a"), "is the record of a different entry than its file name says"),
             Finding("orphaned", record("a"), "has no record"),
         ],
     ),
@@ -169,8 +174,8 @@ FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (a_pipe, "is a pipe"),
     "a socket": (a_socket, "is a socket"),
     "a device": (a_link_to_a_device, "is a device"),
-    "a link to nowhere": (a_link_to_nowhere, "is a link that leads nowhere"),
-    "a link to itself": (a_link_to_itself, "is a link that leads nowhere"),
+    "a link to nowhere": (a_link_to_nowhere, "is a link to a file that does not exist"),
+    "a link to itself": (a_link_to_itself, "is a link to a file that does not exist"),
     "a folder": (a_folder, "is a folder that no build makes"),
 }
 PLACES = ["stray", STRAY, "entries/stray", "entries/ab/stray", "tmp/entry-abcdefgh"]

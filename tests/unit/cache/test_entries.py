@@ -131,7 +131,9 @@ def test_a_file_in_the_place_of_the_folder_is_named(tmp_path: Path, inner: str) 
     with open_cache(tmp_path / "cache" / inner, said=said) as cache:
         cache.put(KEY, RESULT, INPUTS)
     assert len(said) == 1
-    assert said[0].endswith(f"{tmp_path / 'cache'} is a file; HATCH_CUBIN_CACHE_DIR can name another folder")
+    assert said[0].endswith(
+        f"{tmp_path / 'cache'} is a file, not a folder: set HATCH_CUBIN_CACHE_DIR to another folder"
+    )
 
 
 def test_inputs_that_cannot_be_read_are_a_fault_of_the_folder(

@@ -140,7 +140,7 @@ def test_a_folder_is_not_merged_into_itself(
     (tmp_path / "link").symlink_to("cache")
     assert (
         why_not_mergeable(tmp_path / "cache", Path(name))
-        == "is the cache itself, into which other folders are merged"
+        == "is the cache's own folder, which cannot be merged into itself"
     )
 
 

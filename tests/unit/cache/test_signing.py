@@ -249,8 +249,11 @@ NO_KEY = "is not a private key, which begins with 'ed25519-private:'"
         ("@", f"{KEY} {NO_KEY}"),
         (f"@{PRIVATE}", f"{KEY} {NO_KEY}"),
         (PRIVATE[:-1], f"{KEY} has 63 characters, and a private key has 64"),
-        (PRIVATE[:-2] + "AA", f"{KEY} has a wrong character: copy it again"),
-        (PRIVATE.replace("-private", ""), f"{KEY} is a public key, and not a private key, which begins with"),
+        (PRIVATE[:-2] + "AA", f"{KEY} has a wrong character: copy the text again"),
+        (
+            PRIVATE.replace("-private", ""),
+            (f"{KEY} is a public key, but must be a private key, which begins with"),
+        ),
         (f"{PRIVATE} {PRIVATE}", f"{KEY} {NO_KEY}"),
     ],
 )
@@ -300,7 +303,7 @@ def test_a_new_key_is_another_one_each_time() -> None:
 # --- what checks signatures ---------------------------------------------------------------------
 
 MISSING = (
-    "signatures cannot be made or checked without 'cryptography': {}\n"
+    "signatures cannot be made or checked without the package 'cryptography': {}\n"
     '  hint: pip install "hatch-cubin[remote]"'
 )
 
@@ -310,7 +313,7 @@ def test_keys_that_are_trusted_and_cannot_be_checked_are_an_error(monkeypatch: p
     with pytest.raises(SignatureError) as caught:
         signing_of(project()[0])
     assert found(caught.value) == [("cryptography-unusable", "")]
-    assert str(caught.value) == MISSING.format("it is not installed here")
+    assert str(caught.value) == MISSING.format("the package is not installed here")
     assert signing_of(project(trusted="")[0]) == (None, None)
 
 

@@ -71,11 +71,11 @@ def test_what_is_no_spelling_of_an_arch_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sm_89a", "sm_89a does not exist; the first arch with the suffix is sm_90a"),
-        ("sm_90f", "sm_90f does not exist; the first arch with the suffix is sm_100f"),
-        ("compute_90f", "compute_90f does not exist; the first arch with the suffix is compute_100f"),
-        ("75a", "sm_75a does not exist; the first arch with the suffix is sm_90a"),
-        ("9.0f", "sm_90f does not exist; the first arch with the suffix is sm_100f"),
+        ("sm_89a", "sm_89a does not exist: the first arch with this suffix is sm_90a"),
+        ("sm_90f", "sm_90f does not exist: the first arch with this suffix is sm_100f"),
+        ("compute_90f", "compute_90f does not exist: the first arch with this suffix is compute_100f"),
+        ("75a", "sm_75a does not exist: the first arch with this suffix is sm_90a"),
+        ("9.0f", "sm_90f does not exist: the first arch with this suffix is sm_100f"),
     ],
 )
 def test_a_suffix_that_no_gpu_of_that_age_has_names_the_first_that_does(text: str, message: str) -> None:
@@ -90,7 +90,7 @@ def test_one_arch_is_read_from_its_first_form() -> None:
 
 @pytest.mark.parametrize("text", ["90", "8.6+PTX", "all"])
 def test_what_stands_for_several_archs_is_not_one(text: str) -> None:
-    with pytest.raises(ValueError, match="is not one arch"):
+    with pytest.raises(ValueError, match="is not a single arch"):
         arch_names.parse_arch(text)
 
 

@@ -60,10 +60,10 @@ def test_a_text_of_one_kind_is_none_of_another(of: tuple[str, bytes], other: str
         ("", "is not a public key, which begins with 'ed25519:'"),
         ("AAAA", "is not a public key, which begins with 'ed25519:'"),
         ("rsa:AAAA", "is not a public key, which begins with 'ed25519:'"),
-        (write(PRIVATE, KEY), "is a private key, and not a public key, which begins with 'ed25519:'"),
+        (write(PRIVATE, KEY), "is a private key, but must be a public key, which begins with 'ed25519:'"),
         (write(PUBLIC, KEY)[:-1], "has 55 characters, and a public key has 56"),
         (write(PUBLIC, KEY)[:-1] + "!", "is not a public key, which begins with 'ed25519:'"),
-        (write(PUBLIC, KEY)[:-1] + "A", "has a wrong character: copy it again"),
+        (write(PUBLIC, KEY)[:-1] + "A", "has a wrong character: copy the text again"),
     ],
 )
 def test_what_is_wrong_is_told_without_showing_it(text: str, what: str) -> None:

@@ -30,8 +30,8 @@ KINDS: dict[Callable[[Path], None], str] = {
     a_link_to_a_pipe: "is a pipe",
     a_link_to_a_device: "is a device",
     a_link_to_a_folder: "is a folder",
-    a_link_to_nowhere: "is a link that leads nowhere",
-    a_link_to_itself: "is a link that leads nowhere",
+    a_link_to_nowhere: "is a link to a file that does not exist",
+    a_link_to_itself: "is a link to a file that does not exist",
 }
 
 pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("no_endless_wait")]

@@ -65,7 +65,7 @@ def test_a_file_is_read_if_it_is_not_too_large(tmp_path: Path, most: int) -> Non
     if most == 4:
         assert file_access.read(path, most) == b"four"
         return
-    with pytest.raises(OSError, match=f"the file has 4 B, and hatch-cubin reads at most {most} B"):
+    with pytest.raises(OSError, match=f"the file has 4 B, but hatch-cubin reads at most {most} B"):
         file_access.read(path, most)
 
 
@@ -106,7 +106,7 @@ def test_a_file_of_a_project_that_is_larger_than_memory_is_told_as_that(
     if verb in ("lock", "explain") and name == "cubin.lock":
         pytest.skip(f"{verb} does not read it")
     said = refusal(capsys, verb, *arguments, "--project", str(tmp_path))
-    assert re.search(rf"{re.escape(name)}: .*the file has 1024.0 GiB, and hatch-cubin reads at most ", said)
+    assert re.search(rf"{re.escape(name)}: .*the file has 1024.0 GiB, but hatch-cubin reads at most ", said)
 
 
 # Wheels and folders
@@ -121,7 +121,7 @@ def test_a_file_of_a_bundle_that_is_larger_than_memory_is_not_read(
 ) -> None:
     sparse(write_tree(tmp_path / "demo/_cubins", FILES) / name)
     said = refusal(capsys, "verify", str(tmp_path))
-    assert f"{name}: cannot be read: the file has 1024.0 GiB, and hatch-cubin reads at most" in said
+    assert f"{name}: cannot be read: the file has 1024.0 GiB, but hatch-cubin reads at most" in said
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "k.sm_90.cubin"])
@@ -180,14 +180,14 @@ def test_the_loader_does_not_unpack_it_either(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_no_build_packs_what_no_loader_unpacks() -> None:
-    with pytest.raises(BundleError, match=r"the 64\.0 KiB of k for sm_90 are packed in only"):
+    with pytest.raises(BundleError, match=r"the 64\.0 KiB of k for sm_90 are packed into only"):
         packed_bundle(made("k", data=bytes(1 << 16)))
 
 
 def test_no_build_writes_an_index_that_no_loader_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_limits, "INDEX", 100)
     with pytest.raises(
-        BundleError, match=r"manifest.json of 1 modules has .*, but loaders read at most 100 B"
+        BundleError, match=r"manifest.json of 1 modules has a size of .*, but loaders read at most 100 B"
     ):
         bundle(made("k"))
 

@@ -498,8 +498,9 @@ def test_a_result_that_shows_one_is_refused_with_what_would_help(
     result = compiled(monkeypatch, shows, NAME, *OPTIONS)
     assert (result["ok"], result["output"], result["ptx"]) == (False, b"", b"")
     assert result["log"] == (
-        "fatal: code without names of folders needs 101 open files, more than are allowed here "
-        "(use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers)"
+        "fatal: to keep the names of folders out of the code, the compile needs 101 open files, "
+        "which is more than the limit: "
+        "use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers"
     )
 
 

@@ -18,7 +18,7 @@ PRODUCED = re.compile(
 )
 # What is said of a line that stands there already, and the loader's words for those who cannot mend it.
 SAID = (
-    "toolkit = …: without the wheel cuda-toolkit, its patch level is not checked",
+    "toolkit = …: the toolkit's patch level is not checked, because the wheel cuda-toolkit is not installed",
     "archs = ['native'] needs a GPU",
 )
 

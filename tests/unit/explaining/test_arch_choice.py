@@ -52,7 +52,7 @@ def specs_and_archs(specs: Sequence[ArchRequest]) -> list[tuple[str, str]]:
 
 FIRST_KEY_LINE = pyproject("").count("\n") + 1  # the line of a table's first key
 ALL_MAJOR = "sm_75 sm_80 sm_90 sm_100 sm_120 compute_120"
-REPLACES_GLOBAL = "in place of the global archs"
+REPLACES_GLOBAL = "which replaces the global archs"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_ptx_gives_its_own_target_and_leaves_out_archs_that_it_cannot_serve() ->
         (
             "compute_90",
             COPY,
-            (False, "PTX sources are shipped unchanged, and the .target of this source is compute_80"),
+            (False, "this source is PTX for compute_80, and PTX sources are shipped unchanged"),
         ),
     ],
 )
@@ -185,7 +185,7 @@ MINOR, PTX = "same major, lower minor", "PTX, translated by the driver"
         (120, 13040, GpuChoice("compute_90", PTX, None)),
         (120, 13030, GpuChoice("compute_90", PTX, None, certain=False)),
         (120, 12000, GpuChoice("compute_90", PTX, None, certain=False)),
-        (89, 12000, GpuChoice(None, needs=13000, why="the GPU would load sm_80 with a newer driver")),
+        (89, 12000, GpuChoice(None, needs=13000, why="with a newer driver, the GPU would load sm_80")),
         (70, None, GpuChoice(None)),
         (70, 13000, GpuChoice(None)),
     ],

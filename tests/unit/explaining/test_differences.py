@@ -42,18 +42,21 @@ HEADERS = NOW["headers"]
     [
         ({}, []),
         ({"compiler": "13.4.92"}, ["NVRTC 13.4.92 -> 13.5.37"]),
-        ({"arch": "sm_80"}, ["compiled for sm_80, and not for sm_90"]),
+        ({"arch": "sm_80"}, ["the cache has a result for sm_80, but not for sm_90"]),
         ({"object": "rdc"}, ["the source is no longer compiled for linking"]),
-        ({"path": "demo/old.cu"}, ["compiled as demo/old.cu, and not as demo/k.cu"]),
+        (
+            {"path": "demo/old.cu"},
+            [("the cache has a result with the name demo/old.cu, but not with the name demo/k.cu")],
+        ),
         ({"source": "other"}, ["demo/k.cu has changed"]),
         ({"data_model": "llp64"}, ["data model llp64 -> lp64"]),
         (
             {"schema": "hatch-cubin 0"},
-            ["this version of hatch-cubin makes keys in another way: hatch-cubin 0 -> hatch-cubin 1"],
+            ["this version of hatch-cubin makes cache keys differently: hatch-cubin 0 -> hatch-cubin 1"],
         ),
         ({"headers": {**HEADERS, "project/demo/a.cuh": "a"}}, ["demo/a.cuh was edited"]),
-        ({"headers": {"nvrtc": "1" * 64, "cuda": "3" * 64}}, ["demo/a.cuh is included now"]),
-        ({"headers": {**HEADERS, "/opt/b.h": "b"}}, ["/opt/b.h is not included any more"]),
+        ({"headers": {"nvrtc": "1" * 64, "cuda": "3" * 64}}, ["demo/a.cuh is now included"]),
+        ({"headers": {**HEADERS, "/opt/b.h": "b"}}, ["/opt/b.h is no longer included"]),
         ({"define": ["N=8", NOW["define"][1]]}, ["macro N: 8 -> 4"]),
         ({"define": ["N=4"]}, ["macro MAX(a, b)=((a) == (b)) is new"]),
         ({"define": [*NOW["define"], "M="]}, ["macro M= is gone"]),
@@ -67,24 +70,24 @@ HEADERS = NOW["headers"]
         ({"instantiate": ["f<2>", "f<1>"]}, []),
         (
             {"instantiate": ["f<1>", "f<3>"]},
-            ["f<3> is not instantiated any more", "f<2> is instantiated now"],
+            ["f<3> is no longer instantiated", "f<2> is now instantiated"],
         ),
         (
             {"search": ["project/old", "nvrtc"]},
-            ["the search path no longer has old", "the search path has include now"],
+            ["the search path no longer contains old", "the search path now contains include"],
         ),
         (
             {"search": ["nvrtc", "project/include"]},
             ["the order of the search path: nvrtc, project/include -> project/include, nvrtc"],
         ),
-        ({"search": []}, ["the search path has include now"]),
-        ({"search": ["project/include", "nvrtc", "mylib"]}, ["the search path no longer has mylib"]),
+        ({"search": []}, ["the search path now contains include"]),
+        ({"search": ["project/include", "nvrtc", "mylib"]}, ["the search path no longer contains mylib"]),
         (
             {"search": [], "headers": {}, "builds": {}},
             [
-                "demo/a.cuh is included now",
-                "headers from NVRTC 13.5.37 are included now",
-                "headers from NVIDIA's wheels are included now",
+                "demo/a.cuh is now included",
+                "headers from NVRTC 13.5.37 are now included",
+                "headers from NVIDIA's wheels are now included",
             ],
         ),
         ({"headers": {**HEADERS, "nvrtc": "2" * 64}}, ["headers from NVRTC 13.5.37 differ"]),
@@ -93,16 +96,16 @@ HEADERS = NOW["headers"]
                 "headers": {**HEADERS, "nvrtc": "2" * 64},
                 "builds": {"nvrtc": "NVRTC 13.4.92 headers", "cuda": WHEELS},
             },
-            ["headers come from NVRTC 13.5.37, and came from NVRTC 13.4.92"],
+            ["headers that came from NVRTC 13.4.92 now come from NVRTC 13.5.37"],
         ),
-        ({"headers": {**HEADERS, "mylib": "4" * 64}}, ["headers from mylib are not included any more"]),
-        ({"trees": ["CUTLASS", WHEELS]}, ["not every header from CUTLASS may be included any more"]),
-        ({"trees": []}, ["any header from NVIDIA's wheels may be included now"]),
+        ({"headers": {**HEADERS, "mylib": "4" * 64}}, ["headers from mylib are no longer included"]),
+        ({"trees": ["CUTLASS", WHEELS]}, ["some headers from CUTLASS are no longer inputs"]),
+        ({"trees": []}, ["all headers from NVIDIA's wheels are now inputs"]),
         ({"trees": [WHEELS[:-1] + "1"]}, ["another release of NVIDIA's wheels is installed"]),
-        ({"implicit": []}, ["hatch-cubin adds '--frandom-seed=hatch-cubin' now"]),
+        ({"implicit": []}, ["hatch-cubin now adds '--frandom-seed=hatch-cubin'"]),
         ({"assembled": "sm_90"}, []),
         ({"cuda_core": "1.0.0"}, ["cuda-core 1.0.0 -> 1.2.2, which changes the cache keys"]),
-        ({"cuda_core": "1.0.0", "arch": "sm_80"}, ["compiled for sm_80, and not for sm_90"]),
+        ({"cuda_core": "1.0.0", "arch": "sm_80"}, ["the cache has a result for sm_80, but not for sm_90"]),
     ],
 )
 def test_each_input_that_differs_is_a_sentence(was: Mapping[str, Any], sentences: list[str]) -> None:
@@ -114,7 +117,7 @@ def test_ptx_that_was_not_assembled_differs_from_ptx_that_is() -> None:
     now = {**was, "assembled": "sm_90"}
     (difference,) = differences(was, now)
     assert difference == Difference("assembled", None, None, "sm_90")
-    assert describe(difference, now) == "the PTX is now assembled for sm_90, as a check that it is valid"
+    assert describe(difference, now) == "as a check, ptxas now assembles the PTX for sm_90"
     assert differences(now, now) == ()
     assert [each.input for each in differences(NOW, now)] == ["arch"]
 
@@ -138,16 +141,16 @@ def test_changes_that_come_with_another_compiler_are_summed_up() -> None:
     ]
     assert describe_all(differences(was, NOW), NOW) == [
         "macro N: 8 -> 4",
-        "the search path no longer has cuda",
+        "the search path no longer contains cuda",
         "headers from NVRTC 13.5.37 differ",
-        "any header from NVIDIA's wheels may be included now",
-        "hatch-cubin adds '--frandom-seed=hatch-cubin' now",
+        "all headers from NVIDIA's wheels are now inputs",
+        "hatch-cubin now adds '--frandom-seed=hatch-cubin'",
     ]
     alone = {**NOW, "compiler": "13.4.92", "search": ["project/old", "nvrtc"]}
     assert describe_all(differences(alone, NOW), NOW) == [
         "NVRTC 13.4.92 -> 13.5.37",
-        "the search path no longer has old",
-        "the search path has include now",
+        "the search path no longer contains old",
+        "the search path now contains include",
     ]
     assert describe_all((), NOW) == []
 

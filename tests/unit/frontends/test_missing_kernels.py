@@ -98,10 +98,10 @@ def test_sources_of_a_package_that_is_not_in_the_wheel(tmp_path: Path, selected:
     }
     text = pyproject("") + WHEEL + selected
     assert warned(tmp_path, text, files)[0].startswith(
-        "hatch-cubin: warning: demo/saxpy.cu: is not compiled: "
+        "hatch-cubin: warning: demo/saxpy.cu: is not compiled, because the package "
     )
     files |= {"demo/copy.ptx": ""}
-    assert "and neither is 1 more file" in warned(tmp_path, text, files)[0]
+    assert "demo/copy.ptx: is one of 2 sources that are not compiled" in warned(tmp_path, text, files)[0]
     named = pyproject('sources = ["other/*.cu"]\n') + WHEEL + selected
     assert warned(tmp_path, named, files) == []
     assert warned(tmp_path / "without", text, {"demo/__init__.py": "", "other/__init__.py": ""}) == []

@@ -279,7 +279,7 @@ def test_settings_in_setup_cfg_are_warned_of(tmp_path: Path, section: str) -> No
     write_tree(tmp_path, {**files, "setup.cfg": f"[metadata]\n[{section}]\narchs = sm_90\n"})
     said: list[str] = []
     door.check_build(replace(_opened(tmp_path), warn=said.append))
-    what = "setup.cfg: has settings of hatch-cubin, but no build reads them in this file"
+    what = "setup.cfg: contains settings of hatch-cubin, but builds do not read settings from this file"
     hint = "  hint: move the settings to [tool.hatch.build.hooks.cubin] in pyproject.toml"
     assert said == [f"{what} [table-in-wrong-place]\n{hint}"]
     write_tree(tmp_path, {"setup.cfg": "[metadata]\n"})
@@ -407,7 +407,7 @@ def _without(*names: str, **others: str) -> dict[str, str]:
         (
             {},
             ("cuda-core >=1.2,<2, cuda-bindings 13.*, cuda-toolkit 13.0.*, nvidia-cuda-nvrtc 13.0.*"),
-            "no part of a compiler",
+            "no package of the compiler",
         ),
     ],
     ids=["no metapackage", "another nvrtc", "other bindings and no linker", "an old cuda-core", "nothing"],

@@ -125,8 +125,9 @@ def refused(wheel: Path) -> BundleError:
 def test_a_signed_wheel_is_left_alone(tmp_path: Path, signature: str) -> None:
     inner = make(tmp_path / "inner", {**FILES, f"{INFO}/{signature}": b""})
     assert str(refused(inner)) == (
-        f"{inner.name}: the wheel is signed ({signature}): added kernels would invalidate the signature\n"
-        "  hint: sign the wheel after this step"
+        f"{inner.name}: the wheel is signed ({signature}), and adding "
+        "kernels would invalidate the signature\n"
+        "  hint: sign the wheel after hatch-cubin has added the kernels"
     )
 
 

@@ -68,7 +68,7 @@ def test_it_may_be_an_object_inside_of_a_module_of_the_project(tmp_path: Path) -
         (
             'backend = "no_such"\nbackend-path = ["tools"]',
             "backend-not-installed",
-            ["'no_such'", "check that one of the folders in 'backend-path' contains this module"],
+            ["'no_such'", "check that one of the folders in 'backend-path' contains the module 'no_such'"],
         ),
         (
             'backend = "_needs"\nbackend-path = ["tools"]',
@@ -111,6 +111,6 @@ def test_without_our_backend_around_it_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         wrapped_backend.load(config(tmp_path, "", "[tool.hatch-cubin]\n"), tmp_path)
     assert str(caught.value) == (
-        "pyproject.toml:1: build-backend of [build-system] is not hatch_cubin.backend\n"
+        "pyproject.toml:1: 'build-backend' in [build-system] is not hatch_cubin.backend\n"
         '  hint: build-backend = "hatch_cubin.backend"'
     )

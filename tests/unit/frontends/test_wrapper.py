@@ -268,10 +268,15 @@ UNPLACED = "package-folder-not-found"
             "",
             ("other/__init__.py",),
             UNPLACED,
-            ["_inner has the packages: 'other'", "the folder of 'other' in the project", '"src/other"'],
+            ["_inner builds: 'other'", "the folder of 'other' in the project", '"src/other"'],
         ),
         ("ns.x", ("demo/__init__.py", "ns/x/__init__.py"), UNPLACED, ["'demo', 'ns.x'", '"src/ns/x"']),
-        ("", ("demo.py",), UNPLACED, ["none", "kernels need a package: a folder with __init__.py"]),
+        (
+            "",
+            ("demo.py",),
+            UNPLACED,
+            ["none", ("to contain kernels, the wheel needs a package: a folder with __init__.py")],
+        ),
         ("", (*IN_WHEEL, "tools/__init__.py"), "package-not-chosen", ["'demo', 'tools'", 'package = "demo"']),
         ("", (*IN_WHEEL, "demo-1.0.dist-info/RECORD.jws"), "wheel-signed", ["(RECORD.jws)"]),
     ],
@@ -309,7 +314,10 @@ def test_a_package_that_the_tree_shows_in_one_place_is_named_with_it(
     members = ("acme/gpu/__init__.py", "python/__init__.py", *INFO)
     options = f'package = "{package}"\n' if package else ""
     written(project, options, members, files={f"{home}/__init__.py": "" for home in homes})
-    what = "the folder of the package is unknown; the wheel of _inner has the packages: 'acme.gpu', 'python'"
+    what = (
+        "the folder of the package for the kernels is unknown; packages in "
+        "the wheel that _inner builds: 'acme.gpu', 'python'"
+    )
     assert refused("build_wheel", capsys) == (
         f"hatch-cubin: error: pyproject.toml:4: {what} [{UNPLACED}]\n  hint: {hint}\n"
     )
@@ -320,8 +328,8 @@ def test_a_package_that_the_wheel_has_not_is_an_error(
 ) -> None:
     written(project, 'package = "other"\n')
     assert refused("build_wheel", capsys) == (
-        "hatch-cubin: error: pyproject.toml:8: package 'other' is not in the wheel of _inner, whose packages "
-        "are: 'demo' [package-not-in-wheel]\n"
+        "hatch-cubin: error: pyproject.toml:8: the package 'other' is not in the wheel that _inner builds; "
+        "packages in this wheel: 'demo' [package-not-in-wheel]\n"
     )
 
 

@@ -70,9 +70,10 @@ def test_every_header_package_that_does_not_serve_is_named(site: Path) -> None:
     config = read_config('header-packages = ["absent", "empty"]')
     assert str(refusal(ConfigError, list, search_path.package_roots(config))) == (
         "pyproject.toml:10: header-packages: 'absent' is not installed in the build environment\n"
-        "  hint: a build with isolation installs this wheel; without isolation: pip install absent\n"
+        "  hint: a build with isolation installs this wheel; for a "
+        "build without isolation: pip install absent\n"
         "pyproject.toml:10: header-packages: 'empty' has no include folder\n"
-        "  hint: remove it from header-packages: its wheel does not have a folder 'include' with headers"
+        "  hint: remove 'empty' from header-packages: the wheel does not have a folder of headers"
     )
 
 
@@ -198,8 +199,8 @@ def test_headers_that_can_be_unpacked_nowhere_are_an_error(
     monkeypatch.setattr(user_folders, "use_temporary_folder", lambda _why: home / "headers")
     assert str(refusal(ToolchainError, roots, FakeToolkit("13.5.37"))) == (
         f"NVRTC's headers cannot be unpacked into the user's cache folder: {home / 'headers'} "
-        "is not a folder, "
-        f"and not into a temporary folder: {home / 'headers'} is not a folder"
+        "is not a folder; "
+        f"unpacking into a temporary folder also failed: {home / 'headers'} is not a folder"
     )
 
 

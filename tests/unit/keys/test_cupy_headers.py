@@ -48,7 +48,7 @@ def place_and_hint(source: Source, closure: Closure) -> list[tuple[str, str, str
     [(DIRECT, ":2"), (f"{ATOMICS}void f(CArray<int, 1> a)", ""), (f"{ATOMICS}CIndexer<1>", "")],
 )
 def test_structs_of_the_host_are_refused(text: str, line: str) -> None:
-    hint = 'exclude the source, so that CuPy compiles it at run time: exclude = ["a.cu", "k.cu"]'
+    hint = 'exclude the source, so that CuPy compiles the source at run time: exclude = ["a.cu", "k.cu"]'
     expected = [("structs-of-host", f"k.cu{line}", hint)]
     assert place_and_hint(Source("k.cu", text), REACHED) == expected
 
@@ -74,7 +74,6 @@ def test_a_text_that_is_no_file_is_left_out_where_it_comes_from() -> None:
     assert where == "k.cu:3"
     ((_, _, of_produced),) = place_and_hint(produced, REACHED)
     assert of_recorded == "delete this recorded call, so that CuPy compiles the kernel at run time"
-    assert (
-        of_produced
-        == "remove this source from the texts that gen.py returns, so that CuPy compiles it at run time"
+    assert of_produced == (
+        "remove this source from the texts that gen.py returns, so that CuPy compiles the source at run time"
     )

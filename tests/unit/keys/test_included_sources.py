@@ -46,7 +46,12 @@ def test_what_another_source_includes_and_has_no_kernel_is_a_header(tmp_path: Pa
     }
     assert modules(tmp_path, files) == (
         ["k"],
-        ["demo/part.cu is not compiled as a module, because demo/k.cu includes it and it has no kernel"],
+        [
+            (
+                "demo/part.cu is not compiled as a module, because this "
+                "file has no kernel and demo/k.cu includes it"
+            )
+        ],
     )
 
 
@@ -61,7 +66,7 @@ def test_a_source_with_nothing_but_comments_is_refused_before_anything_is_compil
         '"demo/empty.cu", "demo/void.cu"]'
     )
     assert error.problems == tuple(
-        problem("empty-source", "is empty: there is no kernel in it", Location(path), hint)
+        problem("empty-source", "has no code outside of comments, so it has no kernel", Location(path), hint)
         for path in ("demo/empty.cu", "demo/void.cu")
     )
 

@@ -38,7 +38,7 @@ ADD_PTX = f"""{HEADER}.visible .func (.param .b32 r) _Z1fi(.param .b32 a) {{
 """
 
 
-OF_ACME = "\n  hint: the wheel has acme/changed.ptx, acme/gone.a, acme/x.a"
+OF_ACME = "\n  hint: the wheel contains acme/changed.ptx, acme/gone.a, acme/x.a"
 
 
 def project_of(root: Path, link: str, files: Mapping[str, str | bytes] = FILES) -> Project:
@@ -142,7 +142,7 @@ def test_each_file_that_cannot_be_linked_is_told_with_its_line(tmp_path: Path, s
         ),
         (
             "'absent' is not installed in the build environment\n"
-            f"  hint: a build with isolation installs this wheel; without isolation: {install}"
+            f"  hint: a build with isolation installs this wheel; for a build without isolation: {install}"
         ),
         f"'acme' 1.2 has no file that matches '**/y.a'{OF_ACME}",
         f"'acme' 1.2 has no file that matches 'acme/x.*o'{OF_ACME}",
@@ -224,8 +224,8 @@ def test_explain_says_which_input_of_a_link_differs(tmp_path: Path) -> None:
         return found.reason_lines(verbose=False)
 
     assert why('"lib/x.ptx"') == ["lib/x.ptx has changed"]
-    assert why('"lib/x.ptx", "lib/y.ptx"') == ["lib/x.ptx has changed", "lib/y.ptx is linked now"]
-    assert why("") == ["lib/x.ptx is not linked any more"]
+    assert why('"lib/x.ptx", "lib/y.ptx"') == ["lib/x.ptx has changed", "lib/y.ptx is now linked"]
+    assert why("") == ["lib/x.ptx is no longer linked"]
     more = f"{HEADER}// another\n"
     write_tree(tmp_path, {"lib/x.ptx": ADD_PTX, "lib/z.ptx": more})
     pipeline.build(project_of(tmp_path, '"lib/x.ptx", "lib/y.ptx", "lib/z.ptx"'))
@@ -284,7 +284,7 @@ def test_a_header_that_cannot_be_read_takes_its_link_along_and_no_other(tmp_path
 def test_ptx_alone_is_not_linked_as_lto_ir(tmp_path: Path) -> None:
     files = {"k.ptx": COPY_PTX, "h.ptx": ADD_PTX}
     table = f'archs = ["sm_90"]{MODULE}name = "m"\nsources = ["k.ptx", "h.ptx"]\nmode = '
-    what = "m is linked only from PTX, but mode = 'lto' needs at least one input with LTO-IR"
+    what = "all inputs of m are PTX, but mode = 'lto' needs at least one input with LTO-IR"
     told = refusal(make_project(tmp_path, files, f'{table}"lto"\n'))
     assert told == [f'pyproject.toml:14: {what}\n  hint: mode = "rdc"']
     assert "m.sm_90.cubin" in pipeline.build(make_project(tmp_path, files, f'{table}"rdc"\n'))
@@ -296,9 +296,12 @@ def test_lto_ir_that_is_newer_than_the_linker_is_refused_before_anything_is_comp
     with pytest.raises(ToolchainError) as caught:
         linker.refuse_older(toolkit)
     assert found(caught.value) == [("nvjitlink-too-old", "")]
-    what = f"nvJitLink 12.9.86 cannot link LTO-IR of NVRTC {toolkit.nvrtc}, which is newer"
+    what = f"nvJitLink 12.9.86 cannot link LTO-IR from the newer NVRTC {toolkit.nvrtc}"
     release = "{}.{}".format(*toolkit.version)
-    hint = f'install an nvJitLink of the same release; to select the release of both: toolkit = "{release}"'
+    hint = (
+        f"install the nvJitLink of CUDA {release}; to use CUDA {release} for "
+        f'NVRTC and nvJitLink, write toolkit = "{release}"'
+    )
     assert str(caught.value) == f"{what}\n  hint: {hint}"
 
 

@@ -62,13 +62,13 @@ def test_different_names_are_not_refused() -> None:
 
 def test_two_variants_with_one_name_are_refused() -> None:
     options = f"{RULE}\npath = 'a/k.cu'\nvariants = {{ A = ['1', '1,B=2'], B = ['3', '2,B=3'] }}"
-    expected = problem("module-name-taken", "'k[A=1,B=2,B=3]' is the name of two modules", Location("a/k.cu"))
+    expected = problem("module-name-taken", "two modules have the name 'k[A=1,B=2,B=3]'", Location("a/k.cu"))
     assert refused(["a/k.cu"], options) == [expected, expected]
 
 
 def test_a_variant_cannot_be_both_0_and_not_defined() -> None:
     found = refused(["k.cu"], f"{RULE}\npath = 'k.cu'\nvariants = {{ N = [0, false] }}")
-    assert {problem.what for problem in found} == {"'k[N=0]' is the name of two modules"}
+    assert {problem.what for problem in found} == {"two modules have the name 'k[N=0]'"}
 
 
 def test_a_file_that_is_called_like_a_variant_is_refused() -> None:

@@ -206,7 +206,10 @@ def test_a_check_runs_producers_or_says_that_it_could_not(
     assert changes == ("demo/one.cu is changed",)
     without_runs(monkeypatch)
     without = with_rule(requires=("no-such-thing==1",))(project)
-    unchecked = "the texts of demo/gen.py:sources were not compared, because this producer needs packages: "
+    unchecked = (
+        "the texts of demo/gen.py:sources were not compared, "
+        "because this producer needs packages that are not installed: "
+    )
     assert pipeline.check_lock(without, made) == pipeline.LockCheck((), [f"{unchecked}no-such-thing 1"])
 
 

@@ -167,5 +167,5 @@ def test_archs_and_options_that_a_script_sets_are_placed_at_the_source() -> None
 def test_two_texts_of_one_name_have_a_hint_but_two_files_do_not() -> None:
     made = plan(ARCHS, {"mm.cu": "x", "mm.ptx": "x"})
     assert {each.hint for each in shared_names.name_problems(made, read_config(ARCHS))} == {
-        "return one of the sources under another name"
+        "change the producer, so that it gives one of the two sources another name"
     }

@@ -359,7 +359,7 @@ def test_a_file_with_more_damage_than_single_entries_is_set_aside(opened: Opener
     overwrite_with_nonsense(opened)
     spoiled = opened.path.read_bytes()
     assert cache.read(b"7") is None
-    assert opened.warnings == ["was set aside as cache.aside-1: the file is damaged"]
+    assert opened.warnings == ["was renamed to cache.aside-1: the file is damaged"]
     assert (opened.path.parent / "cache.aside-1").read_bytes() == spoiled
     cache.write(b"7", b"code")
     assert cache.read(b"7") == b"code"
@@ -396,7 +396,7 @@ def test_a_write_into_a_damaged_file_goes_into_its_replacement(opened: Opener) -
     overwrite_with_nonsense(opened)
     cache.write(b"k", b"code")
     assert (cache.read(b"k"), stored_keys(opened)) == (b"code", ["k"])
-    assert opened.warnings == ["was set aside as cache.aside-1: the file is damaged"]
+    assert opened.warnings == ["was renamed to cache.aside-1: the file is damaged"]
 
 
 def test_a_damaged_file_is_not_set_aside_while_another_process_uses_it(opened: Opener) -> None:
@@ -407,13 +407,13 @@ def test_a_damaged_file_is_not_set_aside_while_another_process_uses_it(opened: O
     cache.close()
     overwrite_with_nonsense(opened)
     assert cache.read(b"7") is None
-    why = "the file is damaged, and can be replaced only while no other process uses the file"
+    why = "the file is damaged, and a new file can replace it only while no other process uses this file"
     assert opened.warnings == [f"cannot be used fully: {why}"]
     other.close()
     cache.write(b"7", b"code")
     assert (cache.read(b"7"), opened.warnings[1:]) == (
         b"code",
-        ["was set aside as cache.aside-1: the file is damaged"],
+        ["was renamed to cache.aside-1: the file is damaged"],
     )
 
 
@@ -469,7 +469,7 @@ def test_a_file_that_is_not_a_program_cache_is_set_aside_unchanged(
     make(opened.path)
     before = opened.path.stat()
     opened().write(b"k", b"code")
-    assert opened.warnings == [f"was set aside as cache.aside-1: {why}"]
+    assert opened.warnings == [f"was renamed to cache.aside-1: {why}"]
     after = (opened.path.parent / "cache.aside-1").stat()
     assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
     assert stored_keys(opened) == ["k"]
@@ -502,7 +502,10 @@ def test_a_database_that_another_program_uses_is_left_alone(opened: Opener) -> N
         cache = opened()
         cache.write(b"k", b"code")
         assert cache.read(b"k") is None
-    why = "the file is not a program cache, and can be replaced only while no other process uses the file"
+    why = (
+        "the file is not a program cache, and a new file can replace it "
+        "only while no other process uses this file"
+    )
     assert {*opened.warnings} == {
         f"cannot be used fully: {why}",
         f"cannot be used fully: {why}; an entry was not stored",

@@ -250,7 +250,7 @@ def test_a_wheels_own_kernels_come_first(make: Make, tmp_path: Path) -> None:
 def test_a_problem_with_the_file_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "cache"
     path.write_text("of somebody")
-    said = f"the program cache {path} was set aside as cache.aside-1: file is not a database"
+    said = f"the program cache {path} was renamed to cache.aside-1: file is not a database"
     with pytest.warns(RuntimeWarning) as heard:
         cache = SQLiteProgramCache(path)
     cache.close()

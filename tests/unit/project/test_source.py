@@ -316,7 +316,7 @@ def test_a_pointer_of_git_lfs_has_a_hint_how_to_get_the_ptx() -> None:
     [
         ("sm_9", "'sm_9' is not an arch"),
         ("sm_9000", "'sm_9000' is not an arch"),
-        ("sm_75a", "sm_75a does not exist; the first arch with the suffix is sm_90a"),
+        ("sm_75a", "sm_75a does not exist: the first arch with this suffix is sm_90a"),
     ],
 )
 def test_a_target_that_does_not_exist_is_refused_at_its_line(target: str, reason: str) -> None:

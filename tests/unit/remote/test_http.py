@@ -190,19 +190,25 @@ def test_a_chunked_body_is_read(server: StoreServer, opened: Open) -> None:
     server.fault = chunks
     store = opened(server.url)
     assert store.get("cas/a", 3) == b"abc"
-    with pytest.raises(StoreError, match="the store sends more than the expected 2 B"):
+    with pytest.raises(StoreError, match="the store sends more bytes than expected, which is at most 2 B"):
         store.get("cas/a", 2)
 
 
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (301, "the store redirects to another URL (301), which hatch-cubin does not follow: use that URL"),
+        (
+            301,
+            (
+                "the store redirects to another URL (301), but hatch-cubin "
+                "does not follow redirects: use that URL"
+            ),
+        ),
         (401, "the store asks for a user and password, which belong in HATCH_CUBIN_REMOTE (401)"),
         (403, "the store denies access (403)"),
         (
             413,
-            "the store does not accept a file of that size; for nginx, set 'client_max_body_size 64m' (413)",
+            "the store does not accept such a large file; for nginx, set 'client_max_body_size 64m' (413)",
         ),
         (418, "the store refuses the request (418)"),
         (429, "the store asks for fewer requests (429)"),
@@ -248,7 +254,7 @@ def nonsense(handler: Handler) -> bool:
 def test_a_body_of_another_length_than_announced_is_an_error(server: StoreServer, opened: Open) -> None:
     store = opened(server.url)
     assert error_of(store, server, promise(5, b"abc")) == "the connection broke off"
-    too_much = "the store sends more than the expected 100 B"
+    too_much = "the store sends more bytes than expected, which is at most 100 B"
     assert error_of(store, server, promise(10 << 30, b"abc")) == too_much
     assert error_of(store, server, endless) == too_much
     assert store.traffic.bytes < 1 << 20

@@ -100,7 +100,7 @@ def test_writing_needs_the_password_and_reading_does_not(
     other.fetch(dict.fromkeys(KEYS, Request()))
     if max_body_size == "1m" and units > MAX_SINGLE_UNITS:  # a pack of 2.4 MB
         assert said == [
-            "the store does not accept a file of that size; for nginx, set 'client_max_body_size 64m' (413)"
+            "the store does not accept such a large file; for nginx, set 'client_max_body_size 64m' (413)"
         ]
     else:
         assert (said, other.fetched) == ([], {*KEYS})

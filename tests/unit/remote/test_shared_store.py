@@ -24,7 +24,7 @@ from tests.cached_results import folder_with, item
 
 OWNER, STRANGER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 ITEMS = [item(f"unit {number}", 100 + number) for number in range(4)]
-DAMAGED = "the store sends other bytes than were stored"
+DAMAGED = "the store sends different bytes than were stored"
 SMALL_AND_LARGE_PROJECT = pytest.mark.parametrize(
     "units", [MAX_SINGLE_UNITS, MAX_SINGLE_UNITS + 1], ids=["few", "many"]
 )
@@ -350,8 +350,8 @@ def test_a_server_that_answers_everything_with_a_page_has_nothing(
     monkeypatch.setattr(store, "get", lambda _name, _max_size: page)
     other = opened(store, ITEMS, units)
     other.push(keys(ITEMS))
-    web_page = ": it answers with a web page, perhaps a page to log in" * (page[:1] == b"<")
-    assert (other.pushed, said) == (set(), [DAMAGED + web_page])
+    web_page = "the store sends a web page, such as a login page, in place of the stored bytes"
+    assert (other.pushed, said) == (set(), [web_page if page[:1] == b"<" else DAMAGED])
 
 
 @SMALL_AND_LARGE_PROJECT
@@ -567,7 +567,7 @@ def test_results_without_a_trusted_signature_are_ignored_and_replaced(
     folder_with(other._cache.folder, ITEMS)
     other.push(keys(ITEMS))  # a result that no reader would accept is not pushed
     assert other.pushed == set()
-    assert said == ["some results were not pushed, because no trusted key has signed them: 1"]
+    assert said == ["results that were not pushed, because no trusted key has signed them: 1"]
     anew = ITEMS[0]._replace(record=signed(ITEMS[0].record))
     folder_with(other._cache.folder, [anew])
     other.push(keys(ITEMS))

@@ -109,7 +109,7 @@ def test_one_that_does_not_start_or_does_not_end_is_told_as_that(
     ("wanted", "hint"),
     [
         (None, "pip install nvidia-cuda-nvcc==13.0.88"),
-        ("13.0", "build with isolation, which installs it, or pip install nvidia-cuda-nvcc==13.0.88"),
+        ("13.0", "build with isolation, which installs ptxas, or pip install nvidia-cuda-nvcc==13.0.88"),
         ("system", "install the toolkit's compiler (nvcc) into CUDA_HOME"),
     ],
 )

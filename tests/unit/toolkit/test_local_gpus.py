@@ -74,7 +74,7 @@ def test_native_without_a_gpu_says_so(
     assert found(error) == [("no-gpu-for-native", "")]
     assert str(error) == (
         f"archs = ['native'] needs a GPU on this machine: {reason}\n"
-        "  hint: name the archs to build for, or build on the machine with the GPU"
+        "  hint: list archs such as 'sm_90' in place of 'native', or build on a machine with a GPU"
     )
 
 

@@ -18,7 +18,7 @@ from hatch_cubin.toolkit.libraries import candidates, system_major
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import Coded, found, write_tree
 
-HINT = 'install it here; or let the build install it with this line in the table: toolkit = "13"'
+HINT = 'install it here; or write toolkit = "13" into the table, so that builds install the compiler'
 
 
 def refusal(code: str, wanted: str | None = None) -> str:
@@ -48,8 +48,8 @@ def test_a_system_toolkit_of_another_major_than_the_bindings_is_named(
     monkeypatch.setenv("CUDA_HOME", str(write_tree(tmp_path, {"lib64/libnvrtc.so.11": ""})))
     major = Toolkit(None).major
     assert refusal("library-not-loadable", "system").splitlines()[0] == (
-        f"cannot load nvrtc: there is no CUDA {major} in CUDA_HOME={tmp_path}"
-        "; this folder has CUDA 11, which needs cuda-bindings==11.*"
+        f"cannot load nvrtc: there is CUDA 11, not CUDA {major}, in CUDA_HOME={tmp_path}; "
+        "CUDA 11 needs cuda-bindings==11.*"
     )
 
 
@@ -108,7 +108,7 @@ def test_an_exact_release_is_that_of_the_metapackage(monkeypatch: pytest.MonkeyP
     release(monkeypatch, f"{minor}.2")
     assert Toolkit(f"{minor}.2").doubt is None
     assert refusal("wrong-toolkit-installed", f"{minor}.1") == (
-        f"the table's toolkit is '{minor}.1', but the installed cuda-toolkit is {minor}.2\n"
+        f"the table has toolkit = '{minor}.1', but the installed cuda-toolkit has version {minor}.2\n"
         "  hint: build with isolation, which installs the right version, or install it here"
     )
 
@@ -119,7 +119,8 @@ def test_an_exact_release_that_nothing_tells_is_a_warning(monkeypatch: pytest.Mo
     minor = "{}.{}".format(*Toolkit(None).version)
     assert (Toolkit(None).doubt, Toolkit(minor).doubt) == (None, None)
     assert Toolkit(f"{minor}.1").doubt == (
-        f"toolkit = '{minor}.1': without the wheel cuda-toolkit, its patch level is not checked"
+        f"toolkit = '{minor}.1': the toolkit's patch level is not checked, "
+        "because the wheel cuda-toolkit is not installed"
     )
 
 
@@ -127,7 +128,9 @@ def test_an_exact_release_that_nothing_tells_is_a_warning(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("wanted", ["12.0", "13.99", "13.99.1"])
 def test_another_version_than_the_one_here_is_refused(wanted: str) -> None:
     said = refusal("wrong-toolkit-installed", wanted)
-    assert all(value in said for value in (repr(wanted), f"the installed NVRTC is {Toolkit(None).nvrtc}\n"))
+    assert all(
+        value in said for value in (repr(wanted), f"the installed NVRTC has version {Toolkit(None).nvrtc}\n")
+    )
 
 
 @pytest.mark.parametrize("module", ["cuda.bindings", "cuda.core"])
@@ -283,7 +286,7 @@ def test_an_nvjitlink_of_another_version_is_refused_like_an_nvrtc(monkeypatch: p
     toolkit = Toolkit(str(major))
     with pytest.raises(ToolchainError) as caught:
         _ = toolkit.nvjitlink
-    here = f"installed nvJitLink is {major - 1}.9.1"
+    here = f"installed nvJitLink has version {major - 1}.9.1"
     assert [*caught.value.problems] == [Coded("wrong-toolkit-installed", "", f" '{major}',", here)]
 
 

@@ -429,7 +429,7 @@ def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
         Coded(
             "cache-not-mergeable",
             tmp_path / "link",
-            "is the cache itself, into which other folders are merged",
+            "is the cache's own folder, which cannot be merged into itself",
         ),
         Coded("cache-not-mergeable", tmp_path / "nowhere", "No such file or directory"),
     ]
@@ -549,7 +549,7 @@ IN_THE_WAY: dict[Callable[[Path], None], str] = {
     special_files.a_socket: "it is a socket",
     special_files.a_file: "it is a file",
     special_files.a_link_to_a_device: "it is a device",
-    special_files.a_link_to_nowhere: "it is a link that leads nowhere",
+    special_files.a_link_to_nowhere: "it is a link to a file that does not exist",
 }
 
 

@@ -110,7 +110,7 @@ def test_every_input_that_differs_is_named(explain: Explain, baked: Path) -> Non
     configure(baked, ("N = 4", "N = 5"), ("lineinfo = true", 'std = "c++20", max_register_count = 32'))
     (baked / "demo/k.cu").write_text(f"#include <cuda_fp16.h>\n{K}")
     lines = explain("k")
-    headers = [line for line in lines if re.fullmatch(r" {6}headers from .* are included now", line)]
+    headers = [line for line in lines if re.fullmatch(r" {6}headers from .* are now included", line)]
     assert headers  # of wheels and, from CUDA 13.3 on, NVRTC's own
     assert lines == [
         MISS,
@@ -153,7 +153,7 @@ def test_a_renamed_source_is_found_by_its_text(explain: Explain, baked: Path) ->
     (baked / "demo/k.cu").rename(baked / "demo/k2.cu")
     assert explain("k2") == [
         "miss  k2 for sm_80, sm_90",
-        "      compiled as demo/k.cu, and not as demo/k2.cu",
+        "      the cache has a result with the name demo/k.cu, but not with the name demo/k2.cu",
         *ARCHS,
     ]
 
@@ -162,9 +162,9 @@ def test_a_new_arch_stands_beside_those_that_were_compiled(explain: Explain, bak
     configure(baked, ('archs = ["sm_80", "sm_90"]', 'archs = ["90", "sm_89"]'))
     assert explain("k") == [
         "miss  k for compute_90",
-        "      compiled for sm_90, and not for compute_90",
+        "      the cache has a result for sm_90, but not for compute_90",
         "miss  k for sm_89",
-        "      compiled for sm_90, and not for sm_89",
+        "      the cache has a result for sm_90, but not for sm_89",
         "hit   k for sm_90",
         "archs  '90' (pyproject.toml:10) gives sm_90 compute_90",
         "archs  'sm_89' (pyproject.toml:10)",
@@ -182,7 +182,7 @@ def test_a_new_variant_is_compared_with_another_and_an_old_one_with_itself(
         "miss  red[BLOCK=96] for sm_90",
         *[line for line in explain("red[BLOCK=96]") if line.startswith("      macro")],
         *same,
-        "archs  'sm_90' (pyproject.toml:15, in place of the global archs)",
+        "archs  'sm_90' (pyproject.toml:15, which replaces the global archs)",
     ]
 
 
@@ -259,7 +259,7 @@ DOUBTS: dict[str, tuple[Callable[[bytes], bytes], str, str | None]] = {
     ),
     "forged": (
         lambda record: record + TRUSTED.sign(RECORD, record + b" "),
-        f"the unit's cache entry has a signature that was made for other bytes: {TRUSTED.key}",
+        f"the signature of the unit's cache entry was made for other bytes: {TRUSTED.key}",
         TRUSTED.key,
     ),
 }
@@ -380,7 +380,7 @@ def test_the_variable_stands_for_the_tables_archs(
         (["k", "--gpu", "sm_90a"], "k on 9.0: sm_90 (exact); needs driver 13.0"),
         (
             ["k", "--gpu", "90", "--driver", "12.9"],
-            "k on 9.0 with driver 12.9: nothing; the GPU would load sm_90 with a newer driver: 13.0",
+            "k on 9.0 with driver 12.9: nothing; with a newer driver, the GPU would load sm_90: 13.0",
         ),
         (
             ["k", "--gpu", "12.0"],
@@ -472,7 +472,7 @@ def test_a_wrong_name_is_guessed(root: Path, command: Command, asked: str, hint:
 @pytest.mark.parametrize(
     ("option", "complaint"),
     [
-        ("--arch=89", "argument --arch: '89' is not one arch: write the arch as sm_89 or compute_89"),
+        ("--arch=89", "argument --arch: '89' is not a single arch: write the arch as sm_89 or compute_89"),
         ("--arch=sm_x", f"argument --arch: 'sm_x' is not an arch; write {_SOME_ARCHS}"),
         ("--arch=h100", "argument --arch: 'h100' is not an arch, did you mean 'sm_90'?"),
         ("--arch=sm_900", "argument --arch: 'sm_900' is not an arch, did you mean 'sm_90'?"),

@@ -205,7 +205,7 @@ def test_a_file_that_says_nothing_of_this_project_is_refused(
         (root / "w.json").write_text(content)
     (error,) = command("bake", "--shard", "1/2", "--weights", "w.json").errors
     assert error == Coded(
-        code, "w.json", what, "hint: set HATCH_CUBIN_REPORT=FILE for a build: the build then writes a report"
+        code, "w.json", what, "hint: a build with HATCH_CUBIN_REPORT=FILE writes a report to this file"
     )
 
 

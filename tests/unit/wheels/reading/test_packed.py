@@ -83,7 +83,7 @@ WRONG = {
     "bytes that belong to nothing": (repacked(A + B + b"more"), [NOT_ALL]),
     "a size that is not so": (
         changed(blocks(size=2 * SIZE - 1)),
-        [NOT_ALL, Coded("file-damaged", BLOCK, f"does not unpack to {2 * SIZE - 1} bytes")],
+        [NOT_ALL, Coded("file-damaged", BLOCK, f"does not unpack to the {2 * SIZE - 1} bytes")],
     ),
     "a bomb": (
         changed(blocks(size=1 << 40)),
