@@ -37,8 +37,8 @@ def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[
         reader.add(problem("missing-key", what, hint=_backend_required(place.text)), ())
     if is_on(environ, REQUIRE_SIGNED) and "trusted-keys" not in own:
         what = f"{REQUIRE_SIGNED} is set, but there are no 'trusted-keys' to check signatures with"
-        hint = _PUBLIC_KEY_HINT if environ.get(SIGNING_KEY) else _KEYGEN_HINT
-        reader.add(problem("no-trusted-keys", what, hint=hint), ())
+        how = _PUBLIC_KEY_HINT if environ.get(SIGNING_KEY) else _KEYGEN_HINT
+        reader.add(problem("no-trusted-keys", what, hint=how), ())
     replaced, wrong = read_environment(environ, _VARIABLES)
     _report_contradictions(values, reader, ())
     values |= replaced
