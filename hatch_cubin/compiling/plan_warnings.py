@@ -175,7 +175,7 @@ def _settings(rule: Config | SourceRule) -> dict[_Key, object]:
 
 @dataclass(frozen=True, slots=True)
 class _CompiledTexts:
-    """Searches all files that are compiled with a macro for the macro's name."""
+    """Searches for a macro's name in all files that are compiled with this macro."""
 
     project: Project
     jobs: Sequence[Job]

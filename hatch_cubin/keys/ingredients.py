@@ -223,7 +223,7 @@ def _builds(unit_inputs: UnitInputs) -> dict[str, str]:
 
 
 def _value_only(value: Callable[[UnitInputs], str | None]) -> Callable[[UnitInputs], Sequence[str]]:
-    """Return a function for the field *parts* that returns only the input's value.
+    """Return a function for the field *parts*. The function returns the input's value without its name.
 
     The digest does not contain the input's name, because the cache keys of the first releases did not contain
     the name.

@@ -2,8 +2,8 @@
 
 Each entry has a digest of its key and its bytes. An entry that does not match its digest is a cache miss, and
 is removed. If the file is not a program cache, or if the damage is not limited to single entries, the file is
-renamed and a new file replaces it. After an error that does not show damage, a read is a cache miss, a write
-stores nothing, and a warning is printed.
+renamed and a new file replaces it. Other errors, such as a full disk, only cause a warning: reading an entry
+is then a cache miss, and writing an entry has no effect.
 
 Only SQLite may open the file: if other code opened and closed the file, POSIX systems would drop SQLite's
 locks.

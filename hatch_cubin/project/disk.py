@@ -46,7 +46,7 @@ def file_state(path: str | Path, tree: ProjectTree) -> str:
 def state_from_status(status: os.stat_result) -> str:
     """Return a text with a file's size, times and inode; the text changes whenever the file is written.
 
-    The text can also change without a write: each new hard link to a file changes the file's ctime.
+    The text can change although the file's content stays the same: each new hard link changes the ctime.
     """
     return f"{size_and_time_from_status(status)} {status.st_ino} {status.st_ctime_ns}"
 

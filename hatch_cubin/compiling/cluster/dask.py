@@ -54,8 +54,8 @@ _REACH = (
 )
 _TRUST = "check that the scheduler is running, and that both certificates are valid and signed by the same CA"
 _CERTIFICATES = (
-    "set the certificates in Dask's configuration, "
-    "or in DASK_DISTRIBUTED__COMM__TLS__CA_FILE and __CLIENT__CERT"
+    "set the certificates in Dask's configuration, or in the variables "
+    "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT"
 )
 
 

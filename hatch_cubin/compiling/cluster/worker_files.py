@@ -55,8 +55,8 @@ class WorkerFiles:
     def missing_files(self, listing: FileListing, here: Mapping[str, str]) -> list[str]:
         """Return the digests of missing files; if no file is missing, make the folders of the build.
 
-        A file that is in one of the folders *here* is copied from there, and is not missing. *here* maps the
-        names of the header libraries that are installed on this machine to their folders.
+        *here* maps the names of header libraries that are installed on this machine to their folders. Files
+        in these folders are not missing: the function copies them.
         """
         with self._lock:
             if listing.digest not in self._layouts_by_digest:

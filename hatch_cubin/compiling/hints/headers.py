@@ -55,11 +55,6 @@ _WITHOUT_WHEEL = {
     "helper_math.h": "this header is in NVIDIA's repository cuda-samples: copy the header into the project",
     "pycuda-complex.hpp": "this header of PyCUDA has no wheel: use <cuda/std/complex>",
 }
-_INSIDE = " in the project, which does not exist: correct the path"
-_OUTSIDE = (
-    ", seen from the project's folder, and this file does not exist: correct the path, or copy the header "
-    "into the project, or add its folder to 'source-roots'"
-)
 _PRODUCED = (
     "a text that a producer returns is not a file: put this text into the texts that need it, "
     "or write it to a file of the project"
@@ -152,7 +147,12 @@ def _about_path(name: str, includer: str) -> str:
     """Return a hint for a missing header if no other header has a similar name."""
     if name.startswith("../"):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(includer), name))
-        return f"this path leads to {path}{_OUTSIDE if path.startswith('../') else _INSIDE}"
+        if not path.startswith("../"):
+            return f"the project has no file {path}, to which this path leads: correct the path"
+        return (
+            f"this path leads to {path} outside of the project, which does not exist: correct the path, "
+            "copy the header into the project, or add the header's folder to 'source-roots'"
+        )
     return _WITHOUT_WHEEL.get(name) or (_ABSOLUTE if name.startswith("/") else _NOWHERE)
 
 

@@ -159,8 +159,9 @@ def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     if not sure:
         return None
     pasted = failed.pasted("options", {"device-as-default-execution-space": True})
-    marks = "" if "data member" in sure[0].text else "mark the variable with __device__ or __constant__; "
-    hint = f"{marks}to compile all such variables as __device__:{pasted}"
+    hint = f"to compile all such variables as __device__:{pasted}"
+    if "data member" not in sure[0].text:
+        hint = f"mark the variable with __device__ or __constant__; {hint}"
     others = [each for each in found if each not in sure]
     return replace(sure[0], hint=hint).followed_by(len(sure) - 1), others
 

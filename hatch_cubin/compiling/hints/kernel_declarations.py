@@ -162,7 +162,10 @@ def _end_of_body(code: str, at: int) -> int:
 
 
 def _end_of(code: str, at: int, opened: str) -> int:
-    """Return the position after the bracket that closes *opened*, which is before *at*; or the text's end."""
+    """Return the position after the bracket that closes the bracket *opened*, which ends at *at*.
+
+    If no bracket closes it, return the end of the text.
+    """
     pending = [_CLOSES[opened]]
     for index in range(at, len(code)):
         char = code[index]

@@ -154,8 +154,10 @@ def test_a_fault_of_the_folder_is_one_warning(tmp_path: Path, count: int) -> Non
     folder, said = tmp_path / "a-file/cubins", list[str]()
     folder.parent.write_text("no folder")
     assert sorted(store(Cache(folder, None, said.append), count)) == [*RESULTS]
-    other = "HATCH_CUBIN_CACHE_DIR can name another folder"
-    assert said == [f"the cache at {folder} cannot be used fully: {folder.parent} is a file; {other}"]
+    other = "set HATCH_CUBIN_CACHE_DIR to another folder"
+    assert said == [
+        f"the cache at {folder} cannot be used fully: {folder.parent} is a file, not a folder: {other}"
+    ]
 
 
 @pytest.mark.parametrize("count", [FEW, MANY])

@@ -386,8 +386,8 @@ def test_where_dasks_do_not_understand_each_other_both_are_named(
 
 
 NAMES = (
-    "set the certificates in Dask's configuration, or in "
-    "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and __CLIENT__CERT"
+    "set the certificates in Dask's configuration, or in the variables "
+    "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT"
 )
 TRUST = "check that the scheduler is running, and that both certificates are valid and signed by the same CA"
 CERTIFICATES = {"tls_ca_file": __file__, "tls_client_cert": "-----BEGIN CERTIFICATE-----\n"}
