@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ..common import file_access, read_limits
@@ -289,6 +290,14 @@ def _has_hatch_toml(root: Folder) -> bool:
     return os.path.isfile(os.path.join(root, _HATCH_TOML))
 
 
+def hint_of_project_above(root: Folder) -> str | None:
+    """Return a hint that names the nearest project above the folder *root*; None if there is no project."""
+    for folder in Path(os.path.abspath(root)).parents:
+        if (folder / _PYPROJECT).is_file():
+            return f"name the project that contains this folder: --project {shlex.quote(os.fspath(folder))}"
+    return None
+
+
 def _read(root: Folder, name: str) -> Mapping[str, Any]:
     try:
         return toml_positions.loads(_text(root, name))
@@ -299,7 +308,8 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
             name_it = f"name the folder: --project {folder}"
             raise ConfigError(problem("not-a-project", what, hint=name_it)) from None
         what = f"there is no {name} in {os.path.abspath(root)}"
-        hint = _EMPTY_HINT if os.path.isfile(os.path.join(root, "setup.py")) else _ELSEWHERE_HINT
+        hint = _EMPTY_HINT if os.path.isfile(os.path.join(root, "setup.py")) else hint_of_project_above(root)
+        hint = hint or _ELSEWHERE_HINT
         raise ConfigError(problem("not-a-project", what, hint=hint)) from None
     except OSError as exc:
         what = f"cannot be read: {exc.strerror}"

@@ -32,6 +32,10 @@ TargetsBySpecs = Mapping[tuple[str, ...], tuple[Target, ...]]
 _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
 # The fields of [[source]] tables that cannot change the text, the macros and the options of a library's call.
 _HARMLESS_TO_CALLS = {"path", "name", "archs", "include_dirs", "instantiate", "front", "call_options"}
+_PYTHON_FILE = (
+    "this file is Python, but a source is a file with CUDA C++ code: put the text of the call into a .cu file, "
+    "return it from a producer, or record the call (docs/guides/from-rawmodule.md)"
+)
 _NOT_SELECTED = "the file exists, but is not a source: add it to 'sources', or remove it from 'exclude'"
 _IS_PTX, _IS_TILE_IR = operator.attrgetter("is_ptx"), operator.attrgetter("is_tile_ir")
 _NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
@@ -229,7 +233,7 @@ def plan_modules(
             "pattern-matches-nothing",
             f"path {rule.path!r} does not match any source",
             config.place.of("source", index, "path"),
-            _NOT_SELECTED if config.place.is_file(rule.path) else _suggested_path(rule.path, paths),
+            _why_nothing_matches(config, rule.path, paths),
         )
         for index, rule in enumerate(config.source)
         if is_complete and index not in matched
@@ -737,6 +741,13 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
         hint if can_be else None,
         because,
     )
+
+
+def _why_nothing_matches(config: Config, path: str, paths: Sequence[str]) -> str | None:
+    """Return a hint for a [[source]] table that does not match any source."""
+    if not config.place.is_file(path):
+        return _suggested_path(path, paths)
+    return _PYTHON_FILE if path.endswith(".py") else _NOT_SELECTED
 
 
 def _suggested_path(path: str, paths: Sequence[str]) -> str | None:

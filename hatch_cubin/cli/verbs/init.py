@@ -53,6 +53,11 @@ _INSTALL, _BUILD = "pip install -e .", "pip wheel --no-deps ."
 _WITHOUT_PIP = {_INSTALL: "uv sync", _BUILD: "uv build --wheel, pipx run hatch build -t wheel"}
 
 
+_HOW_TO_BEGIN = (
+    "'uv init --package', 'hatch new --init' or 'pipx run hatch new --init' makes a pyproject.toml"
+)
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of this verb to its parser."""
     folder_argument(parser)
@@ -65,7 +70,7 @@ def run(args: argparse.Namespace) -> Answer:
     files = _Files(root)
     if not os.path.lexists(root / _PYPROJECT):
         what = f"there is no {_PYPROJECT} in {root}"
-        hint = f"'uv init --package', 'hatch new --init' or 'pipx run hatch new --init' makes a {_PYPROJECT}"
+        hint = table_location.hint_of_project_above(root) or _HOW_TO_BEGIN
         if (root / "setup.py").exists():
             hint = f"make an empty {_PYPROJECT}: an empty file is enough beside a setup.py"
         raise ConfigError(problem("not-a-project", what, hint=hint))

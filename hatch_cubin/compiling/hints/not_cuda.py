@@ -74,6 +74,8 @@ def _what_it_is(error: Diagnostic, failed: FailedCompile) -> str | None:
     language = next((name for name, pattern in _LANGUAGES.items() if re.search(pattern, shown)), None)
     has_kernel = "__global__" in failed.text_of(failed.path)
     if language == "Python" and has_kernel:
+        if failed.path.endswith(".py"):
+            return "this file is Python, not CUDA C++: move its CUDA C++ code into a .cu file"
         return "this line is Python, not CUDA C++: leave only the CUDA C++ code in this file"
     # A source with __global__ is CUDA C++ or HIP, even if a function has the name of an OpenCL function.
     if language and (language == "HIP" or not has_kernel):

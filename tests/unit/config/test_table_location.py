@@ -352,6 +352,13 @@ def test_what_is_not_toml_is_told_at_the_line_where_the_mistake_begins(
     assert (found(error), error.problems[0].hint) == ([("invalid-toml", f"pyproject.toml:{line}")], told)
 
 
+def test_the_project_above_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    (inside := tmp_path / "src/pkg").mkdir(parents=True)
+    (found,) = refusal(ConfigError, find_table, inside).problems
+    assert (found.code, str(found.hint).endswith(f": --project {tmp_path}")) == ("not-a-project", True)
+
+
 def test_without_a_pyproject_toml_there_is_no_project(tmp_path: Path) -> None:
     assert str(refusal(ConfigError, find_table, tmp_path)) == (
         f"there is no pyproject.toml in {tmp_path}\n"

@@ -546,9 +546,12 @@ def test_an_option_that_ptxas_does_not_have_is_refused_for_ptx_alone(
     assert [problem.where and problem.where.line for problem in found] == lines
 
 
-def test_a_file_that_is_not_a_source_is_told_so(tmp_path: Path) -> None:
-    config = make_project(tmp_path, {"k.txt": ""}, f"{RULE}\npath = 'demo/k.txt'\n").config
+@pytest.mark.parametrize(
+    ("name", "why"), [("k.txt", "but is not a source: "), ("k.py", "this file is Python, but a source is ")]
+)
+def test_a_file_that_is_not_a_source_is_told_so(tmp_path: Path, name: str, why: str) -> None:
+    config = make_project(tmp_path, {name: ""}, f"{RULE}\npath = 'demo/{name}'\n").config
     config.place.root = str(tmp_path)
     with pytest.raises(ConfigError) as caught:
         plan_modules(config, cu("demo/k.cu"), expanded(config))
-    assert "but is not a source: " in str(caught.value.problems[0].hint)
+    assert why in str(caught.value.problems[0].hint)

@@ -64,6 +64,14 @@ def test_python_around_kernels_is_to_be_removed(tmp_path: Path) -> None:
     )
 
 
+def test_a_python_file_is_told(tmp_path: Path) -> None:
+    there = setting(tmp_path, text=f'code = r"""\n{SAXPY}"""\n', path="demo/a.py")
+    (told,) = advise([error("missing closing quote", "demo/a.py", 1, 'code = r"""', "^"), error("x")], there)
+    assert str(told.hint).startswith(
+        "this file is Python, not CUDA C++: move its CUDA C++ code into a .cu file"
+    )
+
+
 @pytest.mark.parametrize("code", [r"extern \"C\" __global__ void k() {", r"x[0] = 1;\n"])
 def test_a_part_of_a_string_literal_is_told(tmp_path: Path, code: str) -> None:
     (told,) = advise([error("unrecognized token", "demo/a.cu", 1, code, "^"), error("x")], setting(tmp_path))
