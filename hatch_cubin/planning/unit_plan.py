@@ -33,7 +33,7 @@ _PLAIN_FILE_PART = re.compile(r"[A-Za-z0-9_-]{1,80}")
 # The fields of [[source]] tables that cannot change the text, the macros and the options of a library's call.
 _HARMLESS_TO_CALLS = {"path", "name", "archs", "include_dirs", "instantiate", "front", "call_options"}
 _PYTHON_FILE = (
-    "this file is Python, but a source is a file with CUDA C++ code: put the text of the call into a .cu file, "
+    "this file is Python, but a source is a file with CUDA C++: put the text of the call into a .cu file, "
     "return it from a producer, or record the call (docs/guides/from-rawmodule.md)"
 )
 _NOT_SELECTED = "the file exists, but is not a source: add it to 'sources', or remove it from 'exclude'"
