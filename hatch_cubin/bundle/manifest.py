@@ -161,11 +161,15 @@ def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
     return [_check(rest), *rest]
 
 
+class NewerFormatError(ValueError):
+    """A newer version of hatch-cubin wrote the manifest, in a format that this version cannot read."""
+
+
 def read_manifest(data: bytes) -> Manifest:
     """Return the content of a manifest, or raise ValueError if it is invalid or has a newer format."""
     fields = _object(data)
     if (number := _typed(fields, "format", int)) > loader_files.FORMAT:
-        raise ValueError(
+        raise NewerFormatError(
             f"has format {number}, but this version of hatch-cubin reads formats up to {loader_files.FORMAT}"
         )
     generator, toolchain = _typed(fields, "generator", dict), _typed(fields, "toolchain", dict)

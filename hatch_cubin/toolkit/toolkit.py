@@ -206,7 +206,7 @@ class Toolkit:
         line = f"pip install {assembler.wheel(self.major, self.ptxas)}"
         if self.nvrtc == assembler.WITHOUT_PTXAS and self._wanted is not None:
             return (
-                f'NVRTC and ptxas in CUDA 13.3.1 have different versions: write toolkit = "13.3.0", or {line}'
+                f'NVRTC and ptxas in CUDA 13.3.1 have different versions: {line}, or write toolkit = "13.3.0"'
             )
         return line if self._wanted is None else f"build with isolation, which installs ptxas, or {line}"
 

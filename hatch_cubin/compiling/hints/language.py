@@ -129,7 +129,7 @@ def _about_ptx(version: str) -> str:
     """Return a hint for a PTX source whose version is newer than the toolkit."""
     if (release := TOOLKITS.get(version)) is None:
         return f"no release of CUDA that this hatch-cubin knows reads this PTX: {_MAKE_PTX_AGAIN}"
-    return f'write toolkit = "{release}", or {_MAKE_PTX_AGAIN}'
+    return f'{_MAKE_PTX_AGAIN}, or write toolkit = "{release}"'
 
 
 def _about_syntax(error: Diagnostic) -> str | None:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from ...bundle.kernel_parameters import signature
-from ...bundle.manifest import Manifest, ManifestEntry, ManifestModule, read_manifest
+from ...bundle.manifest import Manifest, ManifestEntry, ManifestModule, NewerFormatError, read_manifest
 from ...common.digest import file_digest
 from ...common.natural_order import by_number
 from ...common.sizes import cuda
@@ -238,7 +238,7 @@ def manifest_of(bundle: Bundle) -> Manifest:
     except ValueError as exc:
         hint = (
             "a newer version of hatch-cubin built this wheel: upgrade hatch-cubin"
-            if "reads at most" in str(exc)
+            if isinstance(exc, NewerFormatError)
             else None
         )
         raise BundleError(problem("manifest-unreadable", str(exc), bundle.at("manifest.json"), hint)) from exc

@@ -36,7 +36,8 @@ ABOVE = {
     "third/t.h": PRESENT,
     "other.h": PRESENT,
 }
-CROSSING = "is included by a path with '..' across a source root, and this path leads elsewhere in an sdist"
+CROSSING = "is included by a path that leaves a source root with '..'; "
+CROSSING += "in an sdist, this path leads to a different file"
 
 
 def mono(root: Path, above: Mapping[str, str], own: Mapping[str, str], options: str = OPTIONS) -> Project:

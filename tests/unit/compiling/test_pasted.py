@@ -19,6 +19,7 @@ PRODUCED = re.compile(
 # What is said of a line that stands there already, and the loader's words for those who cannot mend it.
 SAID = (
     "toolkit = …: the toolkit's patch level is not checked, because the wheel cuda-toolkit is not installed",
+    "toolkit = …, but the installed",
     "archs = ['native'] needs a GPU",
 )
 

@@ -264,7 +264,7 @@ def test_config_reports_every_problem_at_once_each_with_its_line() -> None:
         ('archs = "sm_90"', "archs must be an array of strings, as in …, not 'sm_90'"),
         ("archs = [90]", "archs … [90]"),
         ("archs = []", "archs must name at least one arch"),
-        ('archs = ["sm_90f"]', "archs: sm_90f does not exist; the first … sm_100f [unknown-arch]"),
+        ('archs = ["sm_90f"]', "archs: sm_90f does not exist: the first … sm_100f [unknown-arch]"),
         ("toolkit = 13", "toolkit must be a string that is not empty, not 13"),
         ('package = ""', "package … ''"),
         ('package = "my-pkg"', "package must be a dotted name such as 'mypkg' or 'mypkg.gpu', not 'my-pkg'"),

@@ -341,7 +341,7 @@ def test_a_row_for_a_new_setting_needs_little_and_changes_no_key_where_it_is_not
     row = Ingredient(
         "tile",
         lambda unit_inputs: unit_inputs.module.options.get("tile"),
-        {"tile": ("tile {was} -> {now}", "tile={now} is new", "tile={was} is gone")},
+        {"tile": ("tile {old} -> {new}", "tile={new} is new", "tile={old} is gone")},
         settings={"tile": lambda module: module.options.get("tile")},
     )
     module = Module("k", Source("demo/k.ptx", TEXT))

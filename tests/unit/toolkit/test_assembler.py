@@ -131,4 +131,4 @@ def test_a_release_with_two_versions_is_refused_with_the_name_of_the_one_that_wo
 ) -> None:
     program(tmp_path / "nvidia/cu13/bin/ptxas", version("13.3.73"))
     message = refusal(monkeypatch, tmp_path, "13.3", assembler.WITHOUT_PTXAS)
-    assert 'write toolkit = "13.3.0", or pip install nvidia-cuda-nvcc==13.3.33' in message
+    assert 'pip install nvidia-cuda-nvcc==13.3.33, or write toolkit = "13.3.0"' in message

@@ -22,7 +22,7 @@ ABOUT_SHARED, ABOUT_SYNC, ABOUT_EXTERN, ABOUT_MASK, ABOUT_VECTORS = (
     for pattern, hint in language._MESSAGES.items()
     if re.search(r"shared|sync|operand", pattern)  # in the order of the table
 )
-ABOUT_PTX = f'write toolkit = "13.3.0", or {language._MAKE_PTX_AGAIN}'
+ABOUT_PTX = f'{language._MAKE_PTX_AGAIN}, or write toolkit = "13.3.0"'
 ABOUT_UNKNOWN_PTX = (
     f"no release of CUDA that this hatch-cubin knows reads this PTX: {language._MAKE_PTX_AGAIN}"
 )

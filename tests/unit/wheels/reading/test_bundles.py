@@ -251,7 +251,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     [
         (special_files.a_pipe, "a pipe"),
         (special_files.a_link_to_a_device, "a device"),
-        (special_files.a_link_to_nowhere, "a link that leads nowhere"),
+        (special_files.a_link_to_nowhere, "a link to a file that does not exist"),
         (special_files.a_folder, "a folder"),
     ],
 )
