@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ..common import file_access, read_limits
@@ -292,9 +291,11 @@ def _has_hatch_toml(root: Folder) -> bool:
 
 def hint_of_project_above(root: Folder) -> str | None:
     """Return a hint that names the nearest project above the folder *root*; None if there is no project."""
-    for folder in Path(os.path.abspath(root)).parents:
-        if (folder / _PYPROJECT).is_file():
-            return f"name the project that contains this folder: --project {shlex.quote(os.fspath(folder))}"
+    folder, above = os.path.abspath(root), os.path.dirname(os.path.abspath(root))
+    while above != folder:
+        if os.path.isfile(os.path.join(above, _PYPROJECT)):
+            return f"name the project that contains this folder: --project {shlex.quote(above)}"
+        folder, above = above, os.path.dirname(above)
     return None
 
 
