@@ -186,7 +186,7 @@ def test_a_record_that_proves_itself_and_names_kernels_otherwise_is_healed(tmp_p
             text = json.dumps({**fields, "kernels": changed})
             path.write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n")
     found = audit(tmp_path / "cache").found
-    assert [each.what.partition(",")[0] for each in found] == ["does not fit its entry"] * 2
+    assert [each.what.partition(":")[0] for each in found] == ["does not match its entry"] * 2
     assert (pipeline.build(project), said) == (right, ["damaged cache entries, which are built again: 2"])
     assert (pipeline.build(project), len(said)) == (right, 1)
 
