@@ -89,8 +89,7 @@ def _names_in(declaration: str) -> Iterator[str]:
     if declaration[-1] in "={" or not re.search(r"\bextern\b", declaration):
         bare = re.sub(rf"{_ATTRIBUTE}|<[^<>]*>|\[[^\]]*\]?|\(.*|[;={{]$", "", declaration)
         for declarator in bare.split(","):
-            if name := re.search(r"(\w+)\s*$", declarator):
-                yield name[1]
+            yield from re.findall(r"(\w+)\s*$", declarator)
 
 
 def mention(symbol: str, source: Source) -> Location | None:
