@@ -230,15 +230,14 @@ def is_available(kernel: "_AnyName | None" = None, *, strict: "bool | None" = No
     """Return whether a driver and a device exist, without starting CUDA in this process.
 
     If *kernel* is given, this kernel or module must run on each GPU; a wrong name is an error. With *strict*,
-    the kernel must run without PTX; if no *kernel* is given, all kernels must. The result is False if the
-    driver does not answer in five seconds.
+    this kernel (default: every kernel) must run without PTX. A driver must answer in five seconds.
     """
     _check_name("" if kernel is None else kernel)
     try:
         return bool(_part("_loading").is_available(kernel, strict))
-    except CubinNotFoundError:
-        raise
-    except Exception:
+    except Exception as exc:
+        if kernel is not None and isinstance(exc, CubinNotFoundError):
+            raise
         return False
 
 
@@ -922,4 +921,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "9a9e0bb52333b2b3"  # the same in all files of one version
+__build__ = "92ac7c7d7c5e4733"  # the same in all files of one version

@@ -141,10 +141,9 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     has_ptx = shipped is found.entries and "a" not in "".join(archs)
     ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
     fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration'
-    fix += ", unset HATCH_CUBIN_ARCHS, and build again"
     if absent:
         fix += f", if {found.source} defines this kernel for it, unlike for {', '.join(absent)}"
-    return fix
+    return f"{fix}; unset HATCH_CUBIN_ARCHS, and build again"
 
 
 def _version(driver: int) -> str:
@@ -313,8 +312,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "ea0f00f08b5a2a708db6890674d43deb818617631e247ae86dd6180031b4f135",
-    "_split": "9f4dafdd9739cf289578a6c1c6ff5b71e32974271b80f35473f2ab36818c4b2a",
+    "_packs": "0194116b0095b0e69c6acfb9c581d97e1ad2aa0ce68d6a342c9f4cd6449e1af8",
+    "_split": "669bea13f1606f328e9950eeb9c546f6b38e8b65f36dc9f22885ca808836430f",
 }
 
 
@@ -429,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "9a9e0bb52333b2b3"
+__build__ = "92ac7c7d7c5e4733"

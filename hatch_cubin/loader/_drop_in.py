@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "9a9e0bb52333b2b3"
+__build__ = "92ac7c7d7c5e4733"

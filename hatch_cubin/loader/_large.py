@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "9a9e0bb52333b2b3"
+__build__ = "92ac7c7d7c5e4733"

@@ -624,4 +624,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "9a9e0bb52333b2b3"
+__build__ = "92ac7c7d7c5e4733"

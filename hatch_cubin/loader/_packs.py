@@ -84,4 +84,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "9a9e0bb52333b2b3"
+__build__ = "92ac7c7d7c5e4733"

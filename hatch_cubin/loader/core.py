@@ -178,6 +178,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "9a9e0bb52333b2b3"
+__build__ = "92ac7c7d7c5e4733"
 
 _drop_in.refuse_other_version(__build__, __file__)

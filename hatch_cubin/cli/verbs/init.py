@@ -70,7 +70,8 @@ def run(args: argparse.Namespace) -> Answer:
     files = _Files(root)
     if not os.path.lexists(root / _PYPROJECT):
         what = f"there is no {_PYPROJECT} in {root}"
-        hint = table_location.hint_of_project_above(root) or _HOW_TO_BEGIN
+        above = table_location.hint_of_project_above(root)
+        hint = f"{above}; for a new project in this folder, {_HOW_TO_BEGIN}" if above else _HOW_TO_BEGIN
         if (root / "setup.py").exists():
             hint = f"make an empty {_PYPROJECT}: an empty file is enough beside a setup.py"
         raise ConfigError(problem("not-a-project", what, hint=hint))

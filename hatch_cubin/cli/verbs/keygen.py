@@ -57,7 +57,7 @@ def _refuse_a_project(path: str) -> None:
     for folder in Path(os.path.abspath(path)).parents:
         if any((folder / name).is_file() for name in _FILES_OF_PROJECTS):
             what = f"is inside the project {folder}, whose sdists and wheels could contain the private key"
-            hint = f"write the key to another folder: hatch-cubin keygen ~/{shlex.quote(Path(path).name)}"
+            hint = f"name a file outside of {folder}"
             raise CheckError(problem("private-key-in-project", what, Location(path), hint))
 
 

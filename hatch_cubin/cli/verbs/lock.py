@@ -101,11 +101,9 @@ def _write(project: Project) -> Answer:
     facts = _facts(made)
     units = count(facts["units"], "unit")
     ignored_by = git.rule_that_ignores(project.root, lock_format.NAME)
-    step = (
-        f"add it with 'git add --force', because {ignored_by} ignores it"
-        if ignored_by
-        else "commit this file"
-    )
+    step = "commit this file"
+    if ignored_by:
+        step = f"git ignores this file ({ignored_by}): add it with 'git add --force', and commit it"
     lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: {step}"]
     lines += (
         f"the includes of {path} depend on the compiler's headers, so every build needs the compiler"

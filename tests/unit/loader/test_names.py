@@ -226,6 +226,11 @@ def test_an_empty_bundle_says_why(tmp_path: Path) -> None:
         cubins.read("saxpy", cc=(9, 0))
 
 
+def test_without_a_name_is_available_raises_nothing_even_for_an_empty_bundle(tmp_path: Path) -> None:
+    cubins = load_bundle(tmp_path, bundle())
+    assert (cubins.is_available(), cubins.is_available(strict=True)) == (False, False)
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 50])
 def test_every_line_is_found_among_any_number(tmp_path: Path, count: int) -> None:
     names = sorted(

@@ -146,8 +146,8 @@ LACKS_IT = "is shipped too, but demo/k.cu does not define this kernel for it"
         pytest.param(
             (7, 5),
             None,
-            'add "sm_75" to archs in the build configuration, unset HATCH_CUBIN_ARCHS, and build again, '
-            "if demo/k.cu defines this kernel for it, unlike for sm_80, compute_100",
+            'add "sm_75" to archs in the build configuration, if demo/k.cu defines this kernel for it, '
+            "unlike for sm_80, compute_100; unset HATCH_CUBIN_ARCHS, and build again",
             id="an arch that is not shipped",
         ),
     ],
@@ -174,7 +174,7 @@ def test_a_kernel_of_a_module_without_files_is_told_so(tmp_path: Path) -> None:
     data = b"".join(write_manifest(header, {"k": ["k"], "no": ["k"]}, [line]))
     cubins = load_bundle(tmp_path, {"manifest.json": data})
     assert (
-        ': shipped nothing; add "sm_90" to archs in the build configuration, unset HATCH_CUBIN_ARCHS, '
+        ': shipped nothing; add "sm_90" to archs in the build configuration; unset HATCH_CUBIN_ARCHS, '
         "and build again" in str(refusal(cubins.CubinNotFoundError, cubins.find, "no", cc=(9, 0)))
     )
 
@@ -184,7 +184,7 @@ def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, h
     cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
     assert (
         f"no shipped code of 'k' runs on compute capability 8.0{having}: shipped sm_90 (driver 13.0); "
-        'add "sm_80" to archs in the build configuration, unset HATCH_CUBIN_ARCHS, and build again'
+        'add "sm_80" to archs in the build configuration; unset HATCH_CUBIN_ARCHS, and build again'
     ) in str(refusal(cubins.CubinNotFoundError, cubins.find, "k", cc=(8, 0), driver=driver))
 
 

@@ -263,8 +263,8 @@ def test_a_backend_that_is_required_is_the_one_inside_of_ours(
 def test_a_folder_inside_a_project_is_refused_with_the_project(tmp_path: Path, command: Command) -> None:
     (tmp_path / "pyproject.toml").touch()
     (inside := tmp_path / "src/my pkg").mkdir(parents=True)
-    hint = f"  hint: name the project that contains this folder: --project {tmp_path}\n"
-    assert refusal(inside, command).endswith(hint)
+    hint = f"  hint: name the project that contains this folder: --project {tmp_path}; for a new project in "
+    assert hint in refusal(inside, command)
 
 
 def test_a_folder_without_a_project_is_refused(tmp_path: Path, command: Command) -> None:
