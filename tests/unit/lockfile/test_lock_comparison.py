@@ -269,6 +269,19 @@ def test_a_build_goes_on_with_the_toolkit_where_the_lock_is_stale_and_says_so(
     assert stale in said
 
 
+def test_a_build_with_another_arch_from_the_environment_goes_on_and_names_the_variable(
+    tmp_path: Path, cache: Path, text: str
+) -> None:
+    project = _project(tmp_path / "project", cache, Edit(environ={"HATCH_CUBIN_ARCHS": "sm_80"}))
+    fresh = pipeline.build(project)
+    (project.root / lock_format.NAME).write_text(text)
+    said: list[str] = []
+    assert pipeline.build(replace(project, inform=said.append)) == fresh
+    assert [line.split(" (")[0] for line in said if line.startswith("cubin.lock")] == [
+        "cubin.lock does not match a build with HATCH_CUBIN_ARCHS"
+    ]
+
+
 def test_what_the_cache_lacks_is_compiled_and_has_to_have_the_locks_keys(
     project: Project, tmp_path: Path, text: str
 ) -> None:
