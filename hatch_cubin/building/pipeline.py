@@ -43,7 +43,7 @@ from ..keys.jobs import (
 )
 from ..keys.recall import Recall, Units, recall_of
 from ..lockfile import lock_comparison, lock_format, locked_build
-from ..lockfile.lock_format import Lock
+from ..lockfile.lock_format import LockFile
 from ..planning.unit_plan import Unit
 from ..project.project import Project, ProjectSources, read_sources
 from ..project.tile_kernels import kernel_kinds
@@ -88,7 +88,7 @@ class Plan(NamedTuple):
     )
     found: Mapping[Unit, Compiled] = MappingProxyType({})  # results that were already found in the cache
     remote: SharedStore | None = None  # the remote store, if requests were already sent to it
-    lock: Lock | None = None  # the content of the project's cubin.lock
+    lock: LockFile | None = None  # the content of the project's cubin.lock
 
 
 def build(
@@ -415,7 +415,7 @@ def build_in_place(project: Project, rebuild: layout.RebuildCommand, *, linked: 
     layout.write(files | notes, folder, project.root)
 
 
-def make_lock(project: Project) -> Lock:
+def make_lock(project: Project) -> LockFile:
     """Compile what is missing from the cache, and return the content of a new lock file."""
     sources = with_producers(project, read_sources(project))
     plan = make_plan(project, sources, in_part=True)
@@ -431,7 +431,7 @@ class LockCheck(NamedTuple):
     unstable: Sequence[str] = ()  # the generated texts that differ between two runs of their producers
 
 
-def check_lock(project: Project, found: Lock) -> LockCheck:
+def check_lock(project: Project, found: LockFile) -> LockCheck:
     """Return the differences between cubin.lock and a new lock file for the project, without compiling.
 
     Producers (Python functions that return sources) do not run if a package that they need is missing.
@@ -472,7 +472,7 @@ def _producers_without_requirements(project: Project) -> Iterator[str]:
 
 def _described(
     project: Project, plan: Plan, sources: ProjectSources, results: Mapping[Unit, str | None]
-) -> Lock:
+) -> LockFile:
     everything = every_closure(project, sources, plan.toolkit, plan.recall, plan.jobs)
     lock = lock_comparison.make_lock(project, everything, plan.toolkit, plan.jobs, results)
     if not project.config.producer:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from ..errors import ToolchainError, problem
 from ..toolkit.worker import SCRIPT
-from .processes import Process, Watch
+from .processes import Process, WorkerMessages
 
 TILE_KINDS = frozenset({"tile", "tileir"})  # the kinds of tasks that need tileiras
 _PATIENCE_S = 5.0  # how many seconds a process may take to exit after it has closed its output
@@ -135,7 +135,7 @@ class WorkerPool:
         self._busy: dict[_CompilerProcess, tuple[Task, float]] = {}
         self._idle: list[_CompilerProcess] = []
         self._all: list[_CompilerProcess] = []
-        self._watch: Watch = Watch()
+        self._messages: WorkerMessages = WorkerMessages()
 
     def results(self, upcoming: Next, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
         """Yield the result of each task when it is done.
@@ -202,7 +202,7 @@ class WorkerPool:
         if self._idle:
             return self._idle.pop()
         try:
-            self._all.append(worker := _CompilerProcess(self._setup, self._watch))
+            self._all.append(worker := _CompilerProcess(self._setup, self._messages))
         except OSError as exc:
             if self._busy:
                 return None
@@ -214,7 +214,7 @@ class WorkerPool:
         """Wait until a process answers or ends, and return the result of its task; None without a result."""
         # All tasks have the same time limit, so the task that started first has the earliest deadline.
         first, (_task, until) = next(iter(self._busy.items()))
-        heard = self._watch.next(until - time.monotonic())
+        heard = self._messages.next(until - time.monotonic())
         if heard is None:
             return self._overdue(first)
         worker, message = heard
@@ -266,14 +266,14 @@ class WorkerPool:
         """End all worker processes, even busy ones."""
         for worker in self._all:
             worker.close()
-        self._watch.close()
+        self._messages.close()
 
 
 class _CompilerProcess(Process):
     """A worker process, which runs the script `toolkit/worker.py`."""
 
-    def __init__(self, setup: Setup, watch: Watch) -> None:
-        super().__init__([sys.executable, "-I", setup.script], watch)
+    def __init__(self, setup: Setup, messages: WorkerMessages) -> None:
+        super().__init__([sys.executable, "-I", setup.script], messages)
         # Whether the process has already completed a task. If it has, an earlier task may be the cause of a
         # crash.
         self.served = False

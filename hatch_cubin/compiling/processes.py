@@ -36,7 +36,7 @@ Message: TypeAlias = "dict[str, Any]"
 _Started: TypeAlias = "tuple[subprocess.Popen[bytes], Callable[[], None]]"
 
 
-class Watch:
+class WorkerMessages:
     """Waits for messages from worker processes, and keeps them until the method `next` returns them.
 
     The message None reports that a process has ended.
@@ -87,14 +87,14 @@ class Watch:
 class Process:
     """A worker process.
 
-    The first message from a process says that the process is ready. Later messages are added to *watch*.
+    The first message from a process says that the process is ready. Later messages are added to *messages*.
     """
 
-    def __init__(self, command: Sequence[str], watch: Watch) -> None:
+    def __init__(self, command: Sequence[str], messages: WorkerMessages) -> None:
         self.ready = False
         # The last lines of the process's standard error.
         self.complaints: deque[str] = deque(maxlen=20)
-        self._watch = watch
+        self._messages = messages
         self._unsent, self._unread, self._complaint = bytearray(), bytearray(), b""
         # Whether some data could not be sent yet, because the send buffer of the socket is full.
         self._waits = False
@@ -104,8 +104,8 @@ class Process:
             start = _start if _STREAMS_MAY_BE_SOCKETS else _start_with_pipes
             self._process, self._clean_up = start(command, its_talk, its_errors)
             stack.pop_all()
-        watch.register(self._talk, self._on_stream)
-        watch.register(self._errors, self._on_errors)
+        messages.register(self._talk, self._on_stream)
+        messages.register(self._errors, self._on_errors)
 
     @property
     def ending(self) -> str:
@@ -124,7 +124,7 @@ class Process:
     def kill(self) -> None:
         """Kill the process and its child processes. Any thread may call `kill`.
 
-        After the process was killed, `Watch.next` returns the message None for the process.
+        After the process was killed, `WorkerMessages.next` returns the message None for the process.
         """
         if self._process.returncode is None and sys.platform != "win32":
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -141,7 +141,7 @@ class Process:
         if patience_s:
             self._read_last_errors()
         for end in (self._talk, self._errors):
-            self._watch.forget(end)
+            self._messages.forget(end)
             end.close()
         self._clean_up()
 
@@ -162,7 +162,7 @@ class Process:
             self._unsent.clear()
         if self._waits != bool(self._unsent):
             self._waits = not self._waits
-            self._watch.wait_for_room(self._talk, waits=self._waits)
+            self._messages.wait_for_room(self._talk, waits=self._waits)
 
     def _read(self) -> None:
         """Read the available bytes, and assemble messages from the bytes."""
@@ -171,7 +171,7 @@ class Process:
         try:
             for message in _complete_messages(self._unread):
                 if self.ready:
-                    self._watch.add(self, message)
+                    self._messages.add(self, message)
                 self.ready = True
         except (
             EOFError,
@@ -180,12 +180,12 @@ class Process:
         ):  # The process has written invalid data, which cannot be divided into messages.
             piece = b""
         if not piece:
-            self._watch.forget(self._talk)
-            self._watch.add(self, None)
+            self._messages.forget(self._talk)
+            self._messages.add(self, None)
 
     def _on_errors(self, _events: int) -> None:
         if not self._complain(_received(self._errors)):
-            self._watch.forget(self._errors)
+            self._messages.forget(self._errors)
 
     def _complain(self, piece: bytes) -> bytes:
         *lines, self._complaint = (self._complaint + piece).split(b"\n")

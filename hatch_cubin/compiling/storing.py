@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from ..cache.entries import Cache, CacheEntry
-from .processes import Process, Watch
+from .processes import Process, WorkerMessages
 from .storing_process import THREADS
 
 # The fewest results for which the build starts a separate process. With fewer results, the build stores them
@@ -145,12 +145,12 @@ class _ProcessWriter:
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
-        self._watch = Watch()
+        self._messages = WorkerMessages()
         self._sent: dict[int, Sequence[CacheEntry]] = {}
         self._bytes = 0
         paths = [os.path.abspath(path) for path in sys.path]
         folder = os.path.abspath(cache.folder)
-        self._process = Process([sys.executable, "-I", "-c", _MAIN, folder, *paths], self._watch)
+        self._process = Process([sys.executable, "-I", "-c", _MAIN, folder, *paths], self._messages)
 
     @property
     def full(self) -> bool:
@@ -169,7 +169,7 @@ class _ProcessWriter:
         """
         numbers = list[int]()
         patience_s = _PATIENCE_S if wait else 0.0
-        while (heard := self._watch.next(patience_s)) is not None:
+        while (heard := self._messages.next(patience_s)) is not None:
             _process, answer = heard
             if answer is None or answer["id"] is None:
                 raise _ProcessEndedError
@@ -181,7 +181,7 @@ class _ProcessWriter:
 
     def close(self) -> None:
         self._process.close()
-        self._watch.close()
+        self._messages.close()
 
     def _stored(self, id: int, fault: str | None) -> int:  # noqa: A002 - messages use the name `id`
         for pair in self._sent.pop(id):

@@ -29,7 +29,7 @@ from ..project.project import Project, ProjectSources
 from ..project.source import Source
 from ..toolkit import requirements
 from ..toolkit.toolkit import DATA_MODEL, Facts, Keys, Toolkit
-from .lock_format import Lock
+from .lock_format import LockFile
 
 # The fields of a module's entry in the lock file that are results; all other fields are settings of the
 # project.
@@ -55,7 +55,7 @@ def make_lock(
     toolkit: Toolkit,
     jobs: Sequence[Job],
     results: Mapping[Unit, str | None],
-) -> Lock:
+) -> LockFile:
     """Make the content of a project's lock file from its *jobs* and the digests of the known *results*.
 
     *all_modules* are all modules with their headers, including the modules of sources that other sources
@@ -65,7 +65,7 @@ def make_lock(
     files, built = file_digests(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in all_modules]
     headers = outside_inputs(jobs)
-    return Lock(
+    return LockFile(
         generator=__version__,
         data_model=DATA_MODEL,
         toolkit=project.config.toolkit,
@@ -137,7 +137,7 @@ def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
     )
 
 
-def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> LockedPlan:
+def plan_by_lock(lock: LockFile, project: Project, sources: ProjectSources) -> LockedPlan:
     """Return the units that the *lock* file of *project* lists, without loading CUDA libraries."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
     changes = [*_other_settings(lock, project)]
@@ -168,13 +168,13 @@ def plan_by_lock(lock: Lock, project: Project, sources: ProjectSources) -> Locke
     return LockedPlan(toolkit, jobs, recall, planned.notes, tuple(dict.fromkeys(changes)), doubts)
 
 
-def fits_table(lock: Lock, project: Project) -> bool:
+def fits_table(lock: LockFile, project: Project) -> bool:
     """Return whether the lock file was made for the current settings `toolkit` and `header-packages`."""
     written = project.config.toolkit, [*project.config.packages]
     return (lock.toolkit, [*lock.header_packages]) == written
 
 
-def _other_settings(lock: Lock, project: Project) -> Iterator[str]:
+def _other_settings(lock: LockFile, project: Project) -> Iterator[str]:
     pairs = {
         "the version of hatch-cubin": (lock.generator, __version__),
         "the data model": (lock.data_model, DATA_MODEL),
@@ -190,7 +190,7 @@ def _shown(value: object) -> str:
     return "not set" if value is None else str(value)
 
 
-def _other_files(lock: Lock, project: Project, sources: Iterable[Source]) -> Iterator[str]:
+def _other_files(lock: LockFile, project: Project, sources: Iterable[Source]) -> Iterator[str]:
     known = {source.path: source.sha256 for source in sources}
     files = {**lock.of_parts, **lock.files}
     yield from (f"{path} is new" for path in sorted(known.keys() - files.keys()))
@@ -217,7 +217,7 @@ def _change(path: str, disk_path: Path, locked: str) -> str:
     return f"{path} is changed"
 
 
-def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
+def _other_units(lock: LockFile, units: Iterable[Unit]) -> Iterator[str]:
     """Yield the units and settings that differ from the lock file.
 
     Archs that the project no longer builds are left out.
@@ -241,7 +241,7 @@ def _other_units(lock: Lock, units: Iterable[Unit]) -> Iterator[str]:
             )
 
 
-def _jobs(lock: Lock, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -> Iterator[Job]:
+def _jobs(lock: LockFile, units: Iterable[Unit], toolkit: Toolkit, recall: Recall) -> Iterator[Job]:
     """Yield one job per unit (a module for one arch).
 
     Each job lists all files in the lock file as its headers, because the lock file does not say which job
@@ -273,7 +273,7 @@ def expected_result(sha256: str | None) -> RecalledResult | None:
     return None if sha256 is None else RecalledResult(sha256, 0, "", "")
 
 
-def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
+def with_locked_results(lock: LockFile, jobs: Iterable[Job]) -> Iterator[Job]:
     """Yield *jobs* with the digests that the lock file contains for their results.
 
     Even an outdated lock file has the right digest for a cache key, because the key covers all inputs of the
@@ -288,18 +288,18 @@ def with_locked_results(lock: Lock, jobs: Iterable[Job]) -> Iterator[Job]:
             yield replace(job, recorded=expected_result(sha256))
 
 
-def units_that_differ(lock: Lock, done: Iterable[tuple[Job, str]]) -> list[str]:
+def units_that_differ(lock: LockFile, done: Iterable[tuple[Job, str]]) -> list[str]:
     """Return the names of the units in *done* whose results do not have the digests in the lock file."""
     digests = _digests(lock)
     return [job.unit.name for job, sha256 in done if digests.get(job.keys.key.hex()) not in {None, sha256}]
 
 
-def _digests(lock: Lock) -> dict[str, str | None]:
+def _digests(lock: LockFile) -> dict[str, str | None]:
     """Return the digest of each compiled result in the lock file, by the cache key of its unit."""
     return {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
 
 
-def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
+def differences_of_jobs(lock: LockFile, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
     """Return the differences between the lock file and *jobs*, for an unchanged project and a new toolkit."""
     other = [job.unit.name for job in jobs if _unit(lock, job)[0] != job.keys.key.hex()]
     before, now = lock.builds, _builds(toolkit)
@@ -311,7 +311,7 @@ def differences_of_jobs(lock: Lock, jobs: Sequence[Job], toolkit: Toolkit) -> tu
     return (*builds, *(f"{name} has a different cache key" for name in other))
 
 
-def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
+def other_texts(lock: LockFile, jobs: Iterable[Job]) -> tuple[str, ...]:
     """Return a sentence for each generated source text whose digest differs from the lock file."""
     locked = {text["sha256"] for entry in lock.producers.values() for text in entry["texts"].values()}
     sources = {job.unit.module.source.path: job.unit.module.source for job in jobs}
@@ -324,7 +324,7 @@ def other_texts(lock: Lock, jobs: Iterable[Job]) -> tuple[str, ...]:
     )
 
 
-def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
+def _unit(lock: LockFile, job: Job) -> Sequence[str | None]:
     """Return a unit's entry in the lock file.
 
     All values are None if the unit does not have an entry.
@@ -337,15 +337,15 @@ def _unit(lock: Lock, job: Job) -> Sequence[str | None]:
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]
 
 
-def locked_digests(lock: Lock, jobs: Iterable[Job]) -> dict[Unit, str | None]:
+def locked_digests(lock: LockFile, jobs: Iterable[Job]) -> dict[Unit, str | None]:
     """Return the digests that the lock file contains for the results of *jobs*, by unit."""
     return {job.unit: _unit(lock, job)[2] for job in jobs}
 
 
-def differences(lock: Lock, now: Lock) -> list[str]:
+def differences(lock: LockFile, now: LockFile) -> list[str]:
     """Return a sentence for each field in which the contents of two lock files differ."""
     return [
         f"'hatch-cubin lock' would change the field {name.replace('_', '-')!r}"
-        for name, before, after in zip(Lock._fields, lock, now, strict=True)
+        for name, before, after in zip(LockFile._fields, lock, now, strict=True)
         if before != after
     ]

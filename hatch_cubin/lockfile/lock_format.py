@@ -29,7 +29,7 @@ _ABOUT = "written by 'hatch-cubin lock': commit it, do not edit it"
 _DEPTH = 4  # values that are nested more deeply, such as the cache keys of a unit, are written in one line
 
 
-class Lock(NamedTuple):
+class LockFile(NamedTuple):
     """The content of a lock file: facts for builds without a compiler, and inputs that must be unchanged."""
 
     # The version of hatch-cubin that wrote the lock file: another version may find other facts.
@@ -57,13 +57,13 @@ class Lock(NamedTuple):
     modules: Mapping[str, Mapping[str, Any]]
 
 
-def encode(lock: Lock) -> str:
+def encode(lock: LockFile) -> str:
     """Return the text of a lock file `cubin.lock` with the content *lock*."""
     rest = _body(lock)
     return f'{{\n "about": {json.dumps(_ABOUT)},\n "check": "{file_digest(rest.encode())}",\n{rest}'
 
 
-def decode(text: str) -> Lock:
+def decode(text: str) -> LockFile:
     """Return the content of the lock file's *text*; ConfigError if it is damaged, or has another format."""
     try:
         values = json.loads(text)
@@ -84,10 +84,10 @@ def decode(text: str) -> Lock:
             raise _damaged_lock(f"does not have the field {name!r}", None)
         if not is_sound(values[name]):
             raise _damaged_lock(f"has an impossible value in the field {name!r}", None)
-    return Lock(**{name.replace("-", "_"): value for name, value in values.items()})
+    return LockFile(**{name.replace("-", "_"): value for name, value in values.items()})
 
 
-def read(root: Path) -> Lock | None:
+def read(root: Path) -> LockFile | None:
     """Return the content of the lock file of the project at *root*; None if there is no lock file."""
     path = os.path.join(root, NAME)
     try:
@@ -108,7 +108,7 @@ def _damaged_lock(what: str, line: int | None) -> ConfigError:
     return ConfigError(problem("lock-damaged", what, Location(NAME, line), HINT))
 
 
-def _body(lock: Lock) -> str:
+def _body(lock: LockFile) -> str:
     values = {name.replace("_", "-"): value for name, value in lock._asdict().items()}
     return "".join(_lines({"format": _FORMAT, **values}, 0))[2:] + "\n"
 

@@ -15,7 +15,7 @@ from ..project.project import Project, ProjectSources
 from ..remote import build_store
 from ..toolkit import requirements
 from . import lock_comparison, lock_format
-from .lock_format import Lock
+from .lock_format import LockFile
 
 if TYPE_CHECKING:
     from ..remote.shared_store import SharedStore
@@ -29,7 +29,7 @@ _WHY_MISSING = (
 class LockVerdict(NamedTuple):
     """The result of comparing a project's lock file with the project and with the cache."""
 
-    lock: Lock
+    lock: LockFile
     plan: lock_comparison.LockedPlan
     # all compiled results, if nothing has changed and all results are in the cache
     results: Mapping[Unit, Compiled] | None
@@ -119,7 +119,7 @@ def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> I
         ) from exc
 
 
-def check_results(project: Project, lock: Lock, done: Sequence[tuple[Job, str]]) -> None:
+def check_results(project: Project, lock: LockFile, done: Sequence[tuple[Job, str]]) -> None:
     """Raise LockError if the user requires the lock file and results do not have the digests in it."""
     if project.is_switched_on(lock_format.SWITCH) and (
         others := lock_comparison.units_that_differ(lock, done)

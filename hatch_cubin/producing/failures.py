@@ -18,7 +18,7 @@ _STACK = re.compile(r'File "([^"/<][^"]*[.]py)", line ([0-9]+) in (.*)')
 _ENVIRON_KEY = re.compile(r"KeyError: ['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
 
 
-class Answer(NamedTuple):
+class ProducerResult(NamedTuple):
     """The result of a producer's process.
 
     *status* is the exit status of the process, or None after a time-out. *output* is the text that the
@@ -39,23 +39,23 @@ class Answer(NamedTuple):
         return tuple(line for line in self.output.splitlines() if line.strip())[-_LINES:]
 
 
-def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator[Problem]:
-    """Yield a problem for each reason why the answer of a producer's process cannot be used.
+def problems_of(producer: Producer, result: ProducerResult, table: Location) -> Iterator[Problem]:
+    """Yield a problem for each reason why the result of a producer's process cannot be used.
 
     *table* is the location of the [[producer]] table.
     """
-    rule, content = producer.rule, answer.content
+    rule, content = producer.rule, result.content
     where = Location(rule.path)
-    if answer.status is None:
+    if result.status is None:
         what = f"{rule.path} took longer than {rule.seconds} seconds"
         longer = f"write in the producer table: {setting('seconds', rule.seconds * 5)}"
-        stack = [f"{file}:{line}: in {function}" for file, line, function in _STACK.findall(answer.stacks)]
-        details = (*stack[:_FRAMES][::-1], *answer.last_lines)
+        stack = [f"{file}:{line}: in {function}" for file, line, function in _STACK.findall(result.stacks)]
+        details = (*stack[:_FRAMES][::-1], *result.last_lines)
         yield problem("producer-timed-out", what, table, longer, details)
         return
     yield from _undeclared(producer, content, table)
     if "error" in content:
-        yield _failure(producer, answer)
+        yield _failure(producer, result)
     elif "absent" in content:
         hint = (
             f"write in the producer table: {setting('call', content['absent'][0])}"
@@ -75,8 +75,8 @@ def problems_of(producer: Producer, answer: Answer, table: Location) -> Iterator
         hint = f"write {_EXAMPLE!r}: a build does not use texts that the function writes or prints"
         yield problem("producer-returns-no-mapping", what, where, hint)
     elif "sources" not in content:
-        what = f"the function's process ended with {_shown(answer.status)} before the function returned"
-        yield problem("producer-crashed", what, where, details=answer.last_lines)
+        what = f"the function's process ended with {_shown(result.status)} before the function returned"
+        yield problem("producer-crashed", what, where, details=result.last_lines)
     elif not content["sources"]:
         yield problem("producer-returns-nothing", f"{rule.call}() returns no source", where)
 
@@ -135,15 +135,15 @@ def _globs(read: Sequence[str], listed: Sequence[str]) -> list[str]:
     return globs
 
 
-def _failure(producer: Producer, answer: Answer) -> Problem:
+def _failure(producer: Producer, result: ProducerResult) -> Problem:
     """Return the problem for an exception of a producer, with the stack frames in the project's own files."""
-    content = answer.content
+    content = result.content
     frames = content["frames"][-_FRAMES:]
     shown = tuple(f"{file}:{line}: {text}".rstrip(": ") for file, line, _function, text in frames)
     where = Location(*frames[-1][:2]) if frames else Location(producer.rule.path)
     causes = (f"caused by {text}{_in_brackets(place)}" for text, place in content["causes"])
     what, *more = content["error"].splitlines()
-    details = (*more, *shown, *causes, *answer.last_lines)
+    details = (*more, *shown, *causes, *result.last_lines)
     return problem("producer-failed", f"raises {what}", where, _hint(producer, content), details)
 
 

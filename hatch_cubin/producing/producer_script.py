@@ -169,7 +169,7 @@ class _ProjectLoader(importlib.abc.Loader):
             return file.read()
 
 
-class Watch:
+class ReadRecorder:
     """Records which undeclared files of the project are read, and which folders of the project are listed.
 
     *folders* are the paths of the project's folders on the disk, each with its path in the project. The
@@ -290,8 +290,8 @@ def _text_or_type(value: Any) -> Any:
     return plain(value) if isinstance(value, (str, bytes, Mapping)) else {"": type(value).__name__}
 
 
-def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
-    """Return what the requested function returns, or how the function failed. Afterwards, *watch* is off."""
+def answer_of(request: Mapping[str, Any], recorder: ReadRecorder) -> dict[str, Any]:
+    """Return what the requested function returns, or how the function failed. Switch *recorder* off."""
     function = None
     try:
         module = importlib.import_module(request["module"])
@@ -319,10 +319,10 @@ def answer_of(request: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
             return {"other": type(found).__name__}
         return {"sources": [[_text_or_type(name), _text_or_type(value)] for name, value in found.items()]}
     except BaseException as exc:  # noqa: BLE001 - whatever the project's code raises is reported
-        watch.is_on = False
+        recorder.is_on = False
         return _failure(exc, request["module"].rpartition(".")[0], function)
     finally:
-        watch.is_on = False
+        recorder.is_on = False
 
 
 def _failure(error: BaseException, package: str, function: Any) -> dict[str, Any]:
@@ -418,13 +418,13 @@ def main(path: str) -> None:
     )
     os.environ.__class__ = WatchedEnviron
     absent = os.environ.absent = {}  # type: ignore[attr-defined]
-    watch = Watch(folders, request["exempt"], request["files"], request["listed"])
-    sys.addaudithook(watch)
+    recorder = ReadRecorder(folders, request["exempt"], request["files"], request["listed"])
+    sys.addaudithook(recorder)
     with open(request["stacks"], "w", encoding="utf-8") as stacks:
         faulthandler.dump_traceback_later(request["seconds"], file=stacks)
-        answer = answer_of(request, watch)
+        answer = answer_of(request, recorder)
         faulthandler.cancel_dump_traceback_later()
-    answer |= {"read": [*watch.read], "listed": watch.listed(), "variables": [*absent]}
+    answer |= {"read": [*recorder.read], "listed": recorder.listed(), "variables": [*absent]}
     with open(request["answer"], "w", encoding="utf-8") as file:
         json.dump(answer, file)
 

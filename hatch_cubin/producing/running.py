@@ -22,7 +22,7 @@ from ..errors import Location, Problem, SourceError
 from ..project.project import Project
 from ..project.source_roots import ProjectTree
 from . import producer_script
-from .failures import Answer, problems_of
+from .failures import ProducerResult, problems_of
 from .producer_inputs import Produced, Producer
 
 _FOR_STACKS = 1  # after its time limit, the process has this many seconds to write the stacks of its threads
@@ -39,13 +39,13 @@ def run(project: Project, producer: Producer, table: Location) -> Produced:
         status = _wait(project, producer, folder)
         output = (folder / "output").read_text("utf-8", "replace")
         stacks = (folder / "stacks").read_text("utf-8") if status is None else ""
-        answer = Answer(status, output, _content(folder / "answer"), stacks)
-    if problems := [*problems_of(producer, answer, table)]:
+        result = ProducerResult(status, output, _content(folder / "answer"), stacks)
+    if problems := [*problems_of(producer, result, table)]:
         raise SourceError(*problems)
-    if answer.last_lines:
-        printed = Problem("has printed:", Location(producer.rule.path), details=answer.last_lines)
+    if result.last_lines:
+        printed = Problem("has printed:", Location(producer.rule.path), details=result.last_lines)
         project.inform(str(printed))
-    return [(name, value) for name, value in answer.content["sources"]]
+    return [(name, value) for name, value in result.content["sources"]]
 
 
 def _content(path: Path) -> Mapping[str, Any]:

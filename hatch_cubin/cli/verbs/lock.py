@@ -20,7 +20,7 @@ from ...errors import BundleError, CheckError, Location, problem
 from ..verb_base import Answer, check_build, json_argument, open_project, project_arguments, require_compiler
 
 if TYPE_CHECKING:
-    from ...lockfile.lock_format import Lock
+    from ...lockfile.lock_format import LockFile
     from ...project.project import Project
 
 
@@ -112,7 +112,7 @@ def _write(project: Project) -> Answer:
     return Answer(facts, lines)
 
 
-def _facts(found: Lock, changes: Sequence[str] = (), unchecked: Sequence[str] = ()) -> dict[str, Any]:
+def _facts(found: LockFile, changes: Sequence[str] = (), unchecked: Sequence[str] = ()) -> dict[str, Any]:
     return {
         "units": sum(len(module["units"]) for module in found.modules.values()),
         "nvrtc": found.builds["nvrtc"],

@@ -146,7 +146,7 @@ class State(NamedTuple):
     sources: ProjectSources
     toolkit: Toolkit
     jobs: Sequence[Job]
-    lock: lock_format.Lock
+    lock: lock_format.LockFile
     records: Mapping[str, Mapping[str, Any]]  # by tool and key: what makes each unit, as it was then
 
 
@@ -363,7 +363,7 @@ def test_a_row_for_a_new_setting_needs_little_and_changes_no_key_where_it_is_not
 
 
 def test_the_lock_and_the_list_agree_on_their_fields() -> None:
-    assert {field for each in INGREDIENTS for field in each.locked} <= {*lock_format.Lock._fields}
+    assert {field for each in INGREDIENTS for field in each.locked} <= {*lock_format.LockFile._fields}
 
 
 def can_be_stored(inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from hatch_cubin.errors import ConfigError
-from hatch_cubin.lockfile.lock_format import NAME, Lock, decode, encode, read
+from hatch_cubin.lockfile.lock_format import NAME, LockFile, decode, encode, read
 from tests.helpers import refusal
 
-LOCK = Lock(
+LOCK = LockFile(
     generator="1.0",
     data_model="lp64",
     toolkit=None,
@@ -223,7 +223,7 @@ def test_every_setting_of_a_module_is_read() -> None:
     assert decode(encode(lock)) == lock
 
 
-def forged(lock: Lock, path: tuple[str, ...], value: object) -> str:
+def forged(lock: LockFile, path: tuple[str, ...], value: object) -> str:
     """Return the text of a lock with another value at *path*, and the check that fits it."""
     values = json.loads(encode(lock))
     inner = values

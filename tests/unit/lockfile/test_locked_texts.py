@@ -68,7 +68,7 @@ def project(tmp_path: Path) -> Project:
     return producer_project(tmp_path / "project", SCRIPT, OPTIONS, FILES, LEVEL="1", **cache)
 
 
-def lock(project: Project) -> lock_format.Lock:
+def lock(project: Project) -> lock_format.LockFile:
     made = pipeline.make_lock(project)
     (project.root / lock_format.NAME).write_text(lock_format.encode(made), "utf-8")
     return made

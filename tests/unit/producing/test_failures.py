@@ -8,7 +8,7 @@ import pytest
 
 from hatch_cubin.config.config import ProducerRule
 from hatch_cubin.errors import Location, Problem
-from hatch_cubin.producing.failures import Answer, problems_of
+from hatch_cubin.producing.failures import ProducerResult, problems_of
 from hatch_cubin.producing.producer_inputs import Producer, ProducerInputs
 
 GEN, TABLE = Location("demo/gen.py"), Location("pyproject.toml", 9)
@@ -24,7 +24,7 @@ EXAMPLE = 'return {"axpy.cu": text}'
 def problems(
     content: dict[str, Any], status: int | None = 0, output: str = "", stacks: str = ""
 ) -> list[Problem]:
-    return [*problems_of(PRODUCER, Answer(status, output, content, stacks), TABLE)]
+    return [*problems_of(PRODUCER, ProducerResult(status, output, content, stacks), TABLE)]
 
 
 def failure(error: str, *frames: list[Any], missing: str | None = None, **more: object) -> Problem:

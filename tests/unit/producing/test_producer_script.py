@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.producing import producer_script
-from hatch_cubin.producing.producer_script import ProjectFinder, Watch, plain
+from hatch_cubin.producing.producer_script import ProjectFinder, ReadRecorder, plain
 from tests.helpers import write_tree
 
 FILES = {
@@ -100,17 +100,17 @@ class Open:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.watch = Watch(
+        self.recorder = ReadRecorder(
             [(str(root / "csrc"), "roots"), (str(root), "")], [str(root / ".venv")], ["a.txt"], ["listed"]
         )
 
     def seen(self, event: str, *arguments: Any) -> tuple[list[str], list[str]]:
-        self.watch(event, arguments)
-        return [*self.watch.read], [*self.watch.listed()]
+        self.recorder(event, arguments)
+        return [*self.recorder.read], [*self.recorder.listed()]
 
 
 @pytest.fixture
-def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     files = ["a.txt", "b.txt", "listed/x", "other/x", ".venv/x", ".git/x", "in/__pycache__/x", "csrc/x"]
     write_tree(tmp_path, dict.fromkeys(files, ""))
     monkeypatch.chdir(tmp_path)
@@ -144,19 +144,19 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     ],
 )
 def test_undeclared_files_and_folders_are_noted(
-    watch: Open, event: str, arguments: tuple[Any, ...], read: list[str], listed: list[str]
+    recorder: Open, event: str, arguments: tuple[Any, ...], read: list[str], listed: list[str]
 ) -> None:
-    assert watch.seen(event, *arguments) == (read, listed)
+    assert recorder.seen(event, *arguments) == (read, listed)
 
 
-def test_a_link_is_noted_by_both_of_its_names(watch: Open) -> None:
-    (watch.root / "link").symlink_to("b.txt")
-    assert watch.seen("open", "link", "r", 0)[0] == ["link", "b.txt"]
+def test_a_link_is_noted_by_both_of_its_names(recorder: Open) -> None:
+    (recorder.root / "link").symlink_to("b.txt")
+    assert recorder.seen("open", "link", "r", 0)[0] == ["link", "b.txt"]
 
 
-def test_nothing_is_noted_after_the_end(watch: Open) -> None:
-    watch.watch.is_on = False
-    assert watch.seen("open", "b.txt", "r", 0) == ([], [])
+def test_nothing_is_noted_after_the_end(recorder: Open) -> None:
+    recorder.recorder.is_on = False
+    assert recorder.seen("open", "b.txt", "r", 0) == ([], [])
 
 
 class Index:
@@ -192,7 +192,7 @@ def call(monkeypatch: pytest.MonkeyPatch, text: str, call: str = "sources") -> d
         return module
 
     monkeypatch.setattr(importlib, "import_module", load)
-    return producer_script.answer_of({"module": "demo.gen", "call": call}, Watch([], [], [], []))
+    return producer_script.answer_of({"module": "demo.gen", "call": call}, ReadRecorder([], [], [], []))
 
 
 def test_what_a_function_returns_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +332,7 @@ def test_a_name_that_cannot_be_imported_has_a_hint(
     linecache.clearcache()
     (tmp_path / "src/demo/kernels/gen.py").write_text(line)
     request = {"module": "demo.kernels.gen", "call": "sources"}
-    found = producer_script.answer_of(request, Watch([], [], [], []))["hint"]
+    found = producer_script.answer_of(request, ReadRecorder([], [], [], []))["hint"]
     assert found is hint is None or found.startswith(hint)
 
 
