@@ -95,7 +95,7 @@ MODULES: dict[str, dict[str, str]] = {
         "known_names": "",
         "nvidia_wheels": "",
         "nvrtc_options": "",
-        "ptxas_options": "",
+        "ptxas_options": "compiler_flags",
         "reserved_macros": "",
         "schema": "",
         "store_urls": "",
