@@ -512,6 +512,7 @@ def test_only_some_modules_know_other_peoples_packages(module: str) -> None:
 def test_cuda_is_imported_inside_functions_only(module: str) -> None:
     assert _third_parties(_at_import(_tree(module))) <= {
         "hatchling",
+        "pathspec",
         "platformdirs",
         "pytest",
         "setuptools",
