@@ -80,10 +80,24 @@ class _Watch:
             os.environ.pop(_VARIABLE, None)
         else:
             os.environ[_VARIABLE] = self._before
-        if self._fails() and self._session is not None:
+        fails = self._fails()
+        if self._session is None:
+            return
+        self._report_empty_record(self._session)
+        if fails:
             failed = self._session.exitstatus or pytest.ExitCode.TESTS_FAILED
             is_empty = failed == pytest.ExitCode.NO_TESTS_COLLECTED
             self._session.exitstatus = pytest.ExitCode.TESTS_FAILED if is_empty else failed
+
+    def _report_empty_record(self, session: pytest.Session) -> None:
+        has_run = session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
+        if self._recorded is None or self._reported or not has_run or session.config.option.collectonly:
+            return
+        _print(
+            f"nothing was recorded in {self._recorded}: the tests compiled no text that is missing from "
+            "the package. Creating an object compiles nothing, so let a test launch the kernel or call "
+            "compile(). The class of the object must be from PACKAGE._cubins.cupy or PACKAGE._cubins.core"
+        )
 
     def _at_exit(self) -> None:
         """Check the calls again when Python exits, because a function that runs then may make calls too."""

@@ -340,7 +340,7 @@ def _recorded_calls(project: Project, folder: str) -> Iterator[str]:
     """Yield the files in a folder that contain recorded calls. Warn if the folder does not exist."""
     if not project.tree.disk_path(folder).is_dir():
         what = f"recorded: {folder!r} is not a folder of the project, so no recorded calls are compiled"
-        hint = "a test run with --record-cubins writes the folder"
+        hint = "a test run with --record-cubins writes the folder, if a test launches or compiles a kernel"
         where = project.config.place.of("recorded", project.config.recorded.index(folder))
         project.warn(problem("recorded-folder-not-found", what, where, hint).with_code())
     yield from (path for path in walk(project.tree, folder, strict=True) if path.endswith(".cu"))

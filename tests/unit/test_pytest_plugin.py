@@ -81,11 +81,40 @@ def test_a_session_without_the_options_sees_nothing(project: Path) -> None:
     assert (done.returncode, "hatch-cubin" in done.stderr) == (0, False), done
 
 
+# One object whose kernel is never requested, and one whose text is in the package.
+NOTHING_COMPILED = (
+    f"TEXT = {cupy_double.TEXT!r}\n"
+    "def test_it():\n    RawKernel('// x', 'saxpy')\n    RawKernel(TEXT, 'saxpy').kernel\n"
+)
+
+
 def test_a_session_that_compiles_nothing_passes(project: Path) -> None:
-    test = "def test_it():\n    RawKernel('// x', 'saxpy')\n    RawKernel(TEXT, 'saxpy').kernel\n"
-    test = f"TEXT = {cupy_double.TEXT!r}\n" + test
-    done = session(project, "--forbid-run-time-compiles", "--record-cubins=calls", "-W", "error", test=test)
-    assert (done.returncode, done.stderr, (project / "calls").exists()) == (0, "", False), done
+    done = session(project, "--forbid-run-time-compiles", "-W", "error", test=NOTHING_COMPILED)
+    assert (done.returncode, done.stderr) == (0, ""), done
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one", "xdist"])
+def test_a_session_that_records_nothing_says_so(project: Path, workers: tuple[str, ...]) -> None:
+    done = session(project, "--record-cubins=calls", *workers, test=NOTHING_COMPILED)
+    assert (done.returncode, (project / "calls").exists()) == (0, False), done
+    assert done.stderr.startswith(f"hatch-cubin: nothing was recorded in {project / 'calls'}: "), done
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "test"),
+    [
+        ("--collect-only", NOTHING_COMPILED),
+        ("--version", NOTHING_COMPILED),
+        ("--nonsense", NOTHING_COMPILED),
+        ("-v", "import a_module_that_is_missing\n"),
+        ("-v", ""),
+    ],
+)
+def test_a_session_that_runs_no_test_says_nothing_about_recording(
+    project: Path, option: str, test: str
+) -> None:
+    assert "recorded" not in session(project, "--record-cubins=calls", option, test=test).stderr
 
 
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one", "xdist"])
@@ -141,7 +170,7 @@ def test_two_recordings_merge(project: Path) -> None:
         b"other\n",
     )
     again = session(project, "--record-cubins=calls", test=test)
-    assert "0 new recorded calls" in again.stderr
+    assert ("0 new recorded calls" in again.stderr, "nothing" in again.stderr) == (True, False)
 
 
 def test_an_outer_record_is_left_in_place(project: Path) -> None:
