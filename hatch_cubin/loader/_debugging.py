@@ -200,7 +200,7 @@ def check_arguments(
     variant: "Mapping[str, Any] | None" = None,
     **macros: "Any",
 ) -> None:
-    """Raise a TypeError if these arguments do not fit a kernel in one of its files. For tests.
+    """For tests: raise a TypeError if *arguments* do not fit the kernel's code for each arch.
 
     The kernel is not launched, and CUDA is not imported.
     """
@@ -250,7 +250,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _passed(argument: "Any") -> "tuple[int, str]":
-    """Return an argument's size and its kind as in numpy, or 0 and the reason."""
+    """Return an argument's size and its kind as in numpy, or 0 and why a kernel cannot take it."""
     numpy, ctypes = sys.modules.get("numpy"), sys.modules.get("ctypes")
     if numpy is not None and isinstance(argument, numpy.generic):
         return argument.dtype.itemsize, argument.dtype.kind
@@ -312,8 +312,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "0194116b0095b0e69c6acfb9c581d97e1ad2aa0ce68d6a342c9f4cd6449e1af8",
-    "_split": "669bea13f1606f328e9950eeb9c546f6b38e8b65f36dc9f22885ca808836430f",
+    "_packs": "d077338cc7c0050dd06cf0a909b83928bd444fe7b50665709d66c05ba269c2b5",
+    "_split": "026cada1142a6ceee6cc272892e44a90f39b8ec3c284817b6c44a0375384ee01",
 }
 
 
@@ -337,10 +337,10 @@ def use(
 ) -> _Used:
     """Use the bundle in another folder, in this whole process. For tests and debugging.
 
-    A mapping as *what* replaces modules' code for all devices. Its keys are names of modules or kernels, its
-    values bytes or cuda.core's `ObjectCode`. None means the package's own bundle.
-    With *strict*, kernels that the driver would have to translate are not found. None keeps the setting.
-    To undo this call, use the result in a `with` block, or call its `close()`.
+    A mapping from names of modules or kernels to bytes or cuda.core's `ObjectCode` replaces code for all
+    devices. `use(None)` selects the package's own bundle. With *strict*, kernels that the driver would have
+    to translate are not found; `strict=None` keeps the setting. To undo this call, use the result in a `with`
+    block, or call its `close()`.
     """
     layer = _new_layer(what, strict)
     _layers.append(layer)
@@ -428,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "6ae7f31745adffde"

@@ -9,7 +9,8 @@ from typing import NamedTuple
 class ReportTable(NamedTuple):
     """A table of a report: the names of its columns, and its rows.
 
-    *numbers* are the columns with numbers. *names* are the columns with names of code.
+    *numbers* are the columns with numbers. *names* are the columns with names from the code, such as names of
+    kernels.
     """
 
     head: Sequence[str]
