@@ -921,4 +921,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "92ac7c7d7c5e4733"  # the same in all files of one version
+__build__ = "575a2e8e46c2e322"  # the same in all files of one version

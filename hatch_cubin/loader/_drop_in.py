@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "575a2e8e46c2e322"

@@ -624,4 +624,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "575a2e8e46c2e322"

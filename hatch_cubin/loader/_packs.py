@@ -84,4 +84,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "575a2e8e46c2e322"

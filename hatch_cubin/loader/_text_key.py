@@ -91,4 +91,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "575a2e8e46c2e322"

@@ -178,6 +178,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "575a2e8e46c2e322"
 
 _drop_in.refuse_other_version(__build__, __file__)
