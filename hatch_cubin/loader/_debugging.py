@@ -199,7 +199,7 @@ def check_arguments(
     variant: "Mapping[str, Any] | None" = None,
     **macros: "Any",
 ) -> None:
-    """Raise a TypeError if these arguments do not fit a kernel in one of its files. For tests.
+    """For tests: raise a TypeError if *arguments* do not fit the kernel's code for each arch.
 
     The kernel is not launched, and CUDA is not imported.
     """
@@ -249,7 +249,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _passed(argument: "Any") -> "tuple[int, str]":
-    """Return an argument's size and its kind as in numpy, or 0 and the reason."""
+    """Return an argument's size and its kind as in numpy, or 0 and why a kernel cannot take it."""
     numpy, ctypes = sys.modules.get("numpy"), sys.modules.get("ctypes")
     if numpy is not None and isinstance(argument, numpy.generic):
         return argument.dtype.itemsize, argument.dtype.kind
@@ -311,8 +311,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "be602c3aad2b150c5ee09c064916162452b9858a55e2f89e258ec96a65f423aa",
-    "_split": "40de46f9fa145924f7105b7877f04fea2362536328e2d7818fcde3d83208fcb2",
+    "_packs": "9663d923a532a90256bf47410448d6026759a424ade1f7ec79fea767a63d8e4b",
+    "_split": "d92324e5a77b86bb51e1fbd758a91ba2924959139e9ac8f72c3facb71aba4150",
 }
 
 
@@ -336,10 +336,10 @@ def use(
 ) -> _Used:
     """Use the bundle in another folder, in this whole process. For tests and debugging.
 
-    A mapping as *what* replaces modules' code for all devices. Its keys are names of modules or kernels, its
-    values bytes or cuda.core's `ObjectCode`. None means the package's own bundle.
-    With *strict*, kernels that the driver would have to translate are not found. None keeps the setting.
-    To undo this call, use the result in a `with` block, or call its `close()`.
+    A mapping from names of modules or kernels to bytes or cuda.core's `ObjectCode` replaces code for all
+    devices. `use(None)` selects the package's own bundle. With *strict*, kernels that the driver would have
+    to translate are not found; `strict=None` keeps the setting. To undo this call, use the result in a `with`
+    block, or call its `close()`.
     """
     layer = _new_layer(what, strict)
     _layers.append(layer)
@@ -427,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "575a2e8e46c2e322"
+__build__ = "130d13fc09090dff"

@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "575a2e8e46c2e322"
+__build__ = "130d13fc09090dff"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "575a2e8e46c2e322"
+__build__ = "130d13fc09090dff"

@@ -336,11 +336,12 @@ MODULES: dict[str, dict[str, str]] = {
     },
     "frontends": {
         "max_size": "",
-        "hatch": "max_size",
+        "named_sources": "",
+        "hatch": "max_size named_sources",
         "missing_kernels": "hatch",
         "repack": "",
         "editable_finder": "repack",
-        "setuptools_commands": "max_size",
+        "setuptools_commands": "max_size named_sources",
         "rebuild": "setuptools_commands",
         "setuptools": "setuptools_commands",
         "open_project": "hatch missing_kernels setuptools",
@@ -399,7 +400,7 @@ THIRD_PARTIES: dict[str, str] = {
     "config/config": "typing_extensions",
     "cli/completion": "shtab",
     "frontends/setuptools_commands": "setuptools",
-    "frontends/hatch": "hatchling",
+    "frontends/hatch": "hatchling pathspec",
     "frontends/setuptools": "setuptools",
     "config/toml_positions": "tomli",
     "toolkit/linker": "cuda",
@@ -511,6 +512,7 @@ def test_only_some_modules_know_other_peoples_packages(module: str) -> None:
 def test_cuda_is_imported_inside_functions_only(module: str) -> None:
     assert _third_parties(_at_import(_tree(module))) <= {
         "hatchling",
+        "pathspec",
         "platformdirs",
         "pytest",
         "setuptools",

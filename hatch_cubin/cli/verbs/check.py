@@ -152,7 +152,10 @@ def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
 
 
 def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
-    """Return the location of the project's table (None with problems), the problems, and the warnings."""
+    """Return the location of the project's table, the problems, and the warnings.
+
+    If there are problems, the location is None.
+    """
     try:
         settings, place, _backend = table_location.find_table(folder)
         missing = open_project.missing_requirement(folder)

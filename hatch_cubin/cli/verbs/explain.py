@@ -1,8 +1,8 @@
 """Explain why a cache miss occurs, why code for an arch is built or not, and which file a GPU would load.
 
 Nothing is compiled. Each cache miss is compared with the nearest entry of the cache: an entry of the same
-source, for the same arch if possible, with the fewest differing inputs. The command lists all inputs that
-differ.
+source, for the same arch if possible, with the fewest differing inputs. For each cache miss, the command
+lists all inputs that differ from this nearest entry.
 """
 
 from __future__ import annotations
@@ -195,7 +195,9 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectT
 def _gpu(
     args: argparse.Namespace, units: Sequence[UnitLookup], kernel: str | None, plan: Plan, absent: str
 ) -> dict[str, Any]:
-    """Return which code of each module the GPU in *args* would load, for *kernel* or for any kernel.
+    """Return which code of each module the GPU in *args* would load.
+
+    If *kernel* is given, only code that may contain this kernel is considered.
 
     *absent* is the reason why the project is not compiled for exactly the arch of this GPU.
     """

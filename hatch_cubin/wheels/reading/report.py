@@ -13,7 +13,8 @@ _DIGITS = 12  # of the key of a call, as in messages of the loader
 class ReportTable(NamedTuple):
     """A table of a report: the names of its columns, and its rows.
 
-    *numbers* are the columns with numbers. *names* are the columns with names of code.
+    *numbers* are the columns with numbers. *names* are the columns with names from the code, such as names of
+    kernels.
     """
 
     head: Sequence[str]
