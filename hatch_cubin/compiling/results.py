@@ -41,6 +41,7 @@ class Results:
     missing: list[Unit] = field(default_factory=list)
     # The environment variable or option that makes a cache miss an error.
     hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"
+    empty_cache: str = ""  # the path of the cache folder, if the folder has no entries
     # The archs from an environment variable or option, which replace the archs in pyproject.toml.
     archs_for_explain: str = ""
     # Units for archs that the project does not list. The build compiles these units only for hints, so a
@@ -71,7 +72,9 @@ def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ())
             archs.setdefault(unit.module, []).append(str(unit.arch))
         by = results.hits_required_by
         archs_option = results.archs_for_explain and f" --archs {shlex.quote(results.archs_for_explain)}"
-        missing = (_unwanted(module, ", ".join(each), by, archs_option) for module, each in archs.items())
+        missing = [_unwanted(module, ", ".join(each), by, archs_option) for module, each in archs.items()]
+        if folder := results.empty_cache:
+            missing = [each._replace(hint=_fill(folder)) for each in missing]
         raise MissError(*refused, *missing)
     if results.failed:
         raise CompileError(*refused, *_problems(results, toolkit))
@@ -84,6 +87,13 @@ def _unwanted(module: Module, archs: str, switch: str, archs_option: str) -> Pro
     what = f"{module.title} for {archs} is not in the cache, but {switch} is set"
     hint = f"run 'hatch-cubin explain {shlex.quote(path)}{archs_option}' to see the reason"
     return problem("not-in-cache", what, module.location, hint, _origin(module))
+
+
+def _fill(folder: str) -> str:
+    return (
+        f"the cache {folder} is empty: run 'hatch-cubin bake' first, or set HATCH_CUBIN_CACHE_DIR to the "
+        "absolute path of a cache that is filled already"
+    )
 
 
 def _origin(module: Module) -> tuple[str, ...]:

@@ -92,6 +92,12 @@ def run(args: argparse.Namespace) -> Answer:
         shown += check_sections(path, verdict)
         problems += verdict.problems
         warnings += verdict.warnings
+    if args.wheels and not args.table and (archs := os.environ.get("HATCH_CUBIN_ARCHS")):
+        what = (
+            f"HATCH_CUBIN_ARCHS is set to {archs!r}: a build with this variable does not compile for 'archs'"
+        )
+        hint = "'hatch-cubin check --table WHEEL' compares the wheels with 'archs'"
+        warnings.append(problem("archs-replaced", what, hint=hint))
     if table is not None:
         warnings += _archs_not_shipped(args.project, verdicts)
     known = exceptable_names(checked for verdict in verdicts for checked in verdict.bundles)
