@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     _Code: TypeAlias = Any
 
 
-# --- error messages
 def no_such_name(name: str, manifest: "_Manifest") -> str:
     if manifest.header.get("skipped"):
         return _message(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP")
@@ -84,8 +83,8 @@ def refuse_choice(
     known = {key for each in candidates for key in each.variant}
     if wrong := sorted(macros.keys() - known):
         guess = _guess(wrong[0], known) or "arguments of a kernel have no names"
-        if wrong[0] in ("cc", "driver"):
-            guess = "only find() and read() take it"
+        if wrong[0] in ("cc", "driver", "arch", "gpu", "sm"):
+            guess = "only find() and read() take cc=(9, 0) and driver"
         what = f"{wrong[0]!r} is neither a macro of {name!r} nor module, variant or device; {guess}"
     if fitting:
         what = f"{name!r}{details} is ambiguous: add module= or the variant's macros, or name a module"
@@ -136,7 +135,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
         return f"{fitting[0]} is shipped too, but {found.source} does not define this kernel for it"
     if cc < (5, 0):
         return "CUDA 12 does not support this GPU"
-    older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""  # dropped by CUDA 13
+    older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""
     lower = {each for _, each, _ in map(_parse_arch, archs) if each < number}
     has_ptx = shipped is found.entries and "a" not in "".join(archs)
     ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
@@ -312,8 +311,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "d077338cc7c0050dd06cf0a909b83928bd444fe7b50665709d66c05ba269c2b5",
-    "_split": "026cada1142a6ceee6cc272892e44a90f39b8ec3c284817b6c44a0375384ee01",
+    "_packs": "9663d923a532a90256bf47410448d6026759a424ade1f7ec79fea767a63d8e4b",
+    "_split": "d92324e5a77b86bb51e1fbd758a91ba2924959139e9ac8f72c3facb71aba4150",
 }
 
 
@@ -428,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "6ae7f31745adffde"
+__build__ = "130d13fc09090dff"

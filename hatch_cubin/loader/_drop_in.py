@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "6ae7f31745adffde"
+__build__ = "130d13fc09090dff"

@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "6ae7f31745adffde"
+__build__ = "130d13fc09090dff"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "6ae7f31745adffde"
+__build__ = "130d13fc09090dff"

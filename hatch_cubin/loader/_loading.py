@@ -624,4 +624,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "6ae7f31745adffde"
+__build__ = "130d13fc09090dff"

@@ -178,6 +178,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "6ae7f31745adffde"
+__build__ = "130d13fc09090dff"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "6ae7f31745adffde"
+__build__ = "130d13fc09090dff"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -245,6 +245,7 @@ MODULES: dict[str, dict[str, str]] = {
         "missing_kernels": "",
         "other_compilers": "",
         "plan_warnings": "",
+        "kernels_in_headers": "",
         "precompiled_headers": "",
         "processes": "",
         "executor": "processes",

@@ -70,6 +70,15 @@ def run(args: argparse.Namespace) -> Answer:
     """Look up the compiled code of one source in the cache, and explain each cache miss."""
     if args.driver is not None and args.gpu is None:
         args.refuse("--driver needs --gpu")
+    if args.source.endswith(".whl"):
+        what = (
+            f"{args.source!r} is a wheel, but 'explain' takes a source, a module or a kernel of the project"
+        )
+        hint = (
+            "'hatch-cubin inspect WHEEL' shows the kernels of a wheel, and 'hatch-cubin check WHEEL' shows "
+            "the code that each GPU runs"
+        )
+        raise ConfigError(problem("unknown-name", what, hint=hint))
     project = open_project(args)
     require_compiler(project)
     from ...building import pipeline

@@ -49,6 +49,7 @@ class SpillingKernel(TypedDict):
     module: str
     kernel: str
     arch: str
+    source: str
     spills: int
 
 
@@ -144,6 +145,7 @@ def _spills(facts: BundleFacts) -> Iterator[SpillingKernel]:
                     "module": unit["module"],
                     "kernel": kernel["name"],
                     "arch": unit["arch"],
+                    "source": unit["source"],
                     "spills": spills,
                 }
 
@@ -283,12 +285,14 @@ def bundle_sections(checked: BundleCheck) -> Iterator[ReportSection]:
 def _spill_section(checked: BundleCheck) -> ReportSection:
     worst = sorted(checked["spills"], key=lambda each: -each["spills"])
     rows = [
-        [kernel_title(each["module"], each["kernel"]), each["arch"], str(each["spills"])]
+        [kernel_title(each["module"], each["kernel"]), each["arch"], str(each["spills"]), each["source"]]
         for each in worst[:_MAX_SHOWN]
     ]
     more = len(worst) - len(rows)
     title = f"kernels that spill registers: {len(worst)}"
     lines = [f"and {more} more kernels: 'hatch-cubin inspect' lists all kernels"] if more else []
     return ReportSection(
-        title, lines, ReportTable(["kernel", "arch", "spills"], rows, numbers=[2], names=[0, 1])
+        title,
+        lines,
+        ReportTable(["kernel", "arch", "spills", "source"], rows, numbers=[2], names=[0, 1, 3]),
     )
