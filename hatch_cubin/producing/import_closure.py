@@ -20,7 +20,8 @@ def packages_for(packages: Mapping[str, str], script: str) -> list[tuple[str, st
     """Return the import names of the project and their folders, the longest name first.
 
     A script outside of the project's packages can also import the modules beside the script, by names without
-    a package. The result then also contains the script's folder, with an empty import name.
+    a package. For such a script, the result contains one more folder: the script's own folder, with an empty
+    import name.
     """
     named = [(name, str(PurePosixPath(folder))) for name, folder in packages.items()]
     if module_name(packages, script).count(".") == 0:
