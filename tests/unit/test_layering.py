@@ -244,6 +244,7 @@ MODULES: dict[str, dict[str, str]] = {
         "inline_assembly": "",
         "missing_kernels": "",
         "plan_warnings": "",
+        "kernels_in_headers": "",
         "precompiled_headers": "",
         "processes": "",
         "executor": "processes",
