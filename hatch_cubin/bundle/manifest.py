@@ -97,7 +97,7 @@ class Manifest(NamedTuple):
 
     @property
     def here(self) -> Manifest:
-        """The manifest, but in a wheel variant only with the entries for code that this variant contains."""
+        """The manifest, or for a wheel variant only the part about code that this variant contains."""
         if self.wheel_variant is None:
             return self
         found = (
@@ -194,9 +194,9 @@ def read_manifest(data: bytes) -> Manifest:
 def is_of_call(module: str) -> bool:
     """Return whether a module contains the kernels of a recorded call of CuPy or cuda.core.
 
-    The name of such a module is, for example, `cupy:1f…`. To find the module, the loader computes a key from
-    the arguments of the call. So the manifest's index of kernel names does not contain the kernels of modules
-    for calls.
+    The name of a module for a call is, for example, `cupy:1f…`. To find the module of a call, the loader
+    computes a key from the arguments of the call. So the manifest's index of kernel names does not contain
+    the kernels of modules for calls.
     """
     return _OF_CALL.fullmatch(module) is not None
 

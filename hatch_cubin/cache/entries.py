@@ -137,10 +137,10 @@ class _LinkedResult(Compiled):
 class Cache:
     """The cache folder, as one build uses it.
 
-    With a *link_folder*, `get` makes a hard link in this folder to the file of each cached result. The build
-    can read the file until it ends, even if another build removes the cache entry, so `get` does not copy the
-    file or keep its bytes in memory. *signing* signs the cache records that this build stores, and decides
-    which records in the cache are trusted.
+    With a *link_folder*, `get` makes a hard link in this folder to the file of each cached result. Until the
+    build ends, the build can read the linked file even if another build removes the cache entry, so `get`
+    does not copy the file or keep its bytes in memory. *signing* signs the cache records that this build
+    stores, and decides which records in the cache are trusted.
     """
 
     def __init__(

@@ -28,9 +28,8 @@ def available_cores(system: Path = Path("/")) -> int:
 def worker_count(config: Config) -> int:
     """Return how many compiles a build runs at once on this machine.
 
-    Without a cluster, the setting `jobs` is this number. With a cluster, `jobs` limits the compiles on the
-    cluster, and may be larger than the number of cores of this machine: then this number is the number of
-    cores.
+    The setting `jobs` limits the compiles on this machine, or on the cluster if the build uses a cluster. If
+    the build uses a cluster, this machine runs at most as many compiles as it has cores.
     """
     jobs = config.jobs or available_cores()
     return jobs if config.executor is None else min(jobs, available_cores())

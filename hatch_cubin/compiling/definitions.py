@@ -79,7 +79,7 @@ def defined_variables(text: str) -> Iterator[str]:
 def _declarations(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each declaration of variables in device memory.
 
-    The end is before the value of a variable.
+    The end of a declaration is before the value of its variable.
     """
     for match in _VARIABLE.finditer(text):
         first = max(0, match.start() - _LONGEST)

@@ -142,11 +142,12 @@ class PlainCompileCheck:
 
     With a precompiled header, the compiler instantiates the templates that functions in the header use before
     it reads the source. Without a precompiled header (in a plain compile), the compiler instantiates these
-    templates later. So the compiled code can have a different order of functions and variables. Code that
-    contains only kernels needs no plain compile, because it has no functions or variables whose order could
-    change. If code contains functions that are not kernels, or variables, the same source is also compiled
-    without a precompiled header. If the compiles with and without a precompiled header give the same result,
-    the check accepts all later results with the same order of functions and variables.
+    templates later. So the order of functions and variables in the compiled code can depend on whether a
+    precompiled header is used. Code that contains only kernels needs no plain compile, because it has no
+    functions or variables whose order could change. If code contains functions that are not kernels, or
+    variables, the same source is also compiled without a precompiled header. If the compiles with and without
+    a precompiled header give the same result, the check accepts all later results with the same order of
+    functions and variables.
     """
 
     def __init__(self) -> None:

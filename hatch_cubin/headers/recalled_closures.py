@@ -5,10 +5,10 @@ included header, a build searches folders outside the project (toolkit and wheel
 the search. The result of the search depends on the includes and macros in the project's files, on the macros
 in the project's configuration, on the search path, and on the files outside the project. A recorded result of
 the search for headers is valid only if the paths outside the project that the search has tried are unchanged:
-files have the same content as before, and missing files are still missing. A header outside the project may
-also have tried to include a missing file of the project. The recorded result is valid only if such files of
-the project are still missing, too. If all files of a folder have the same size, times and inode as before,
-the files are not read again.
+files have the same content as before, and missing files are still missing. If a header outside the project
+has tried to include a file that the project did not contain, the recorded result is valid only if the project
+still does not contain this file. If all files of a folder have the same size, times and inode as before, the
+files are not read again.
 """
 
 from __future__ import annotations

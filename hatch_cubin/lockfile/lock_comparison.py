@@ -331,7 +331,7 @@ def _unit(lock: LockFile, job: Job) -> Sequence[str | None]:
 
     The entry may be missing although the project has not changed: a build does not compile a source that
     another source includes, so the lock file has no units of the included source. If the current build
-    rejects the other source, it does compile the included source.
+    rejects the including source, this build compiles the included source.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]

@@ -84,9 +84,9 @@ class Store(Protocol):
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
         """Replace an object that had the tag *tag* when this build read it.
 
-        Return True if the store has checked that no other build has changed the object since then. If the
-        result is False, another build may have changed the object, and its change or the change of this build
-        may be lost.
+        Return True if the store has checked that no other build has changed the object after this build read
+        it. If the result is False, another build may have changed the object, and its change or the change of
+        this build may be lost.
         """
 
     def close_idle(self) -> None:

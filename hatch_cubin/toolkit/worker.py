@@ -405,8 +405,8 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
 
     The symbols of LTO-IR cannot be read directly. The PTX made from LTO-IR shows variables and kernels, but
     not functions. To find functions that the LTO-IR defines, the LTO-IR is linked with a probe, which is code
-    that calls every function of the other inputs. The PTX that this link makes declares a function as
-    `.extern` if the LTO-IR does not define the function.
+    that calls every function of the other inputs. If the LTO-IR does not define a function that the probe
+    calls, the PTX that is made from the LTO-IR and the probe declares the function as `.extern`.
     """
     arch = [option for option in task["options"] if option.startswith(b"-arch=")]
     probe = {**task, "kind": "lto", "options": [*arch, b"-dlto"], "instantiate": [], "ptx": False}
@@ -541,8 +541,9 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 def _open_folders(folders: dict[int, str]) -> None:
     """Open each folder in *folders*, with the folder's number as its file descriptor.
 
-    If the limit of open files does not allow this number for a folder, the function adds two other paths of
-    the folder to `_unnamed`. `_compile_unnamed` compiles with each of these paths, and compares the results.
+    If the limit of open files does not allow a file descriptor with a folder's number, the function adds two
+    other paths of the folder to `_unnamed`. `_compile_unnamed` compiles once with each of the two paths, and
+    compares the results.
     """
     most = _allow_descriptors(max(folders) + 1)
     for number, folder in folders.items():

@@ -99,8 +99,8 @@ class Archs:
     def _having_all(self, path: str) -> list[Arch]:
         """Return the first arch without a suffix that may have all features that the source uses.
 
-        If there is no such arch, return all archs with a suffix, such as sm_90a, that may have these
-        features.
+        If no arch without a suffix may have these features, return all archs with a suffix, such as sm_90a,
+        that may have them.
         """
         every = [
             Arch(number, suffix)
