@@ -91,4 +91,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "a4c191206a5d8152"

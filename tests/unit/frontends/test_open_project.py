@@ -419,7 +419,7 @@ def test_what_is_missing_is_named_with_what_is_there_and_the_command(
         f"a build with CUDA 13.0 needs packages that are not installed here: {missing}",
         Location("pyproject.toml", 4),
         COMMAND,
-        (f"installed here: {here}",),
+        (f"these packages of the compiler are installed here: {here}",),
         "requirement-not-installed",
     )
 
