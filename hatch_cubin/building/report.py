@@ -87,7 +87,7 @@ def facts(results: Results) -> dict[str, Any]:
 
 
 def _by_worker(results: Results) -> str:
-    """Return how many results each other machine compiled, the machine with the most results first."""
+    """Return the names of the cluster's workers with their numbers of results, the largest number first."""
     counts = Counter(results.workers.values()).most_common()
     more = f", and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
     return ", ".join(f"{worker} {count}" for worker, count in counts[:_SHOWN]) + more

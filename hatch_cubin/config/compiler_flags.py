@@ -10,15 +10,18 @@ _USUAL = "code is optimized without this flag: leave it out"
 _LINKED = "to link several sources, write a [[…module]] table with mode = {mode!r}"
 _UNANNOTATED = "device-as-default-execution-space = true makes functions without an annotation device code"
 _LAMBDAS = "NVRTC accepts lambdas in device code without this flag: leave it out"
+INSPECT = "after the build, 'hatch-cubin inspect WHEEL' prints the registers of each kernel"
+REGISTERS = f"leave the option out: {INSPECT}"
 _FLAGS = {
     _TARGETS: "arch code cubin fatbin gencode generate-code gpu gpu-architecture gpu-code ptx sm target",
     _HOST: """
         Wall Wextra Werror Xarchive Xcompiler Xcudafe Xlinker Xnvlink allow-unsupported-compiler ar-bin c
         ccbin compile compiler-bindir compiler-options cudart default-stream dryrun fPIC fopenmp
         forward-unknown-to-host-compiler g host-linker-script keep keep-dir linker-options m64 machine march
-        nvlink-options o odir output-directory output-file pthread res-usage resource-usage run save-temps
-        shared static threads t time use-local-env v verbose x
+        nvlink-options o odir output-directory output-file pthread run save-temps shared static threads t
+        time use-local-env v verbose x
     """,
+    REGISTERS: "res-usage resource-usage",
     _USUAL: "O O0 O1 O2 O3 Os Ofast opt-level optimization optimize",
     _LINKED.format(mode="rdc"): "dc device-c device-link dlink rdc relocatable-device-code",
     _LINKED.format(mode="lto"): "dlink-time-opt dlto flto gen-opt-lto link-time-optimization lto ltoir",

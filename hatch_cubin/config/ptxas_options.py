@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from . import compiler_flags
+
 _SWITCH = ""
 _BOOLEAN = "true|false"
 _NUMBER = "[0-9]{1,4}"
@@ -35,7 +37,7 @@ _NAMES = {
         override-directive-values return-at-end/ret-end sp-bounds-check
         suppress-async-bulk-multicast-advisory-warning suppress-debug-info suppress-double-demote-warning
         suppress-position-independent-code-warning suppress-sparse-mma-advisory-info
-        suppress-stack-size-warning verbose/v verbose2/v2 warn-on-double-precision-use/warn-double-usage
+        suppress-stack-size-warning warn-on-double-precision-use/warn-double-usage
         warn-on-local-memory-usage/warn-lmem-usage warn-on-spills/warn-spills warning-as-error/Werror
     """,
     _BOOLEAN: """
@@ -55,6 +57,7 @@ _EXAMPLES = {_NUMBER: "2", _REGISTERS: "64", _BLOCK: "256", _KERNELS: "KERNEL"}
 _FILE = "the option names a file, and the cache cannot know which files ptxas reads and writes"
 _NOT_LOADABLE = "the compiled result could not be loaded as a kernel"
 _NO_RESULT = "with this option, ptxas only prints information and does not compile"
+_NOT_SHOWN = "a build does not show the registers that ptxas would print"
 _REASONS = {
     _FILE: """
         apply-controls compiler-stats-file fdevice-time-trace input-as-string/ias options-file/optf
@@ -64,6 +67,7 @@ _REASONS = {
         compile-as-tools-patch/astoolspatch compile-only/c extensible-whole-program/ewp preserve-relocs
     """,
     _NO_RESULT: "help/h list-arch/arch-ls list-version/version-ls version/V",
+    _NOT_SHOWN: "verbose/v verbose2/v2",
     "the archs to compile for are set with 'archs'": "gpu-name/arch machine/m",
     "ptxas would use the file descriptors or pipes of a job server": "jobserver",
     "a build does not show the statistics that ptxas would print": "compiler-stats",
@@ -73,8 +77,8 @@ _REASONS = {
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
     """Return a dict that maps each spelling of an option, long and short, to the option's key in *names*.
 
-    A key of *names* is a kind of option, or a reason why hatch-cubin refuses options. The value of a key is a
-    text with the options of this kind, separated by blanks.
+    Each key of *names* describes a group of options, for example by the reason why hatch-cubin refuses them.
+    The value of a key is a text with the options of the group, separated by blanks.
     """
     by_spelling: dict[str, str] = {}
     for value, group in names.items():
@@ -87,6 +91,7 @@ def _spelled(names: Mapping[str, str]) -> dict[str, str]:
 # a regular expression for each option's value, empty if the option has no value
 ALLOWED: Mapping[str, str] = _spelled(_NAMES)
 REFUSED: Mapping[str, str] = _spelled(_REASONS)  # the reason why each option cannot be set
+_VERBOSE = frozenset(_spelled({_NOT_SHOWN: _REASONS[_NOT_SHOWN]}))
 _OF_KERNELS = frozenset(_spelled({_KERNELS: _NAMES[_KERNELS]}))
 LEVELS = "-O[0-9]"  # The only option whose value ptxas accepts without a "=".
 # A regular expression for all allowed options. The JSON schema for editors contains this expression too.
@@ -105,7 +110,7 @@ def is_allowed(option: str) -> bool:
 
 
 def names_kernels(options: Iterable[str]) -> bool:
-    """Return whether an option makes ptxas compile only some kernels of a text."""
+    """Return whether an option makes ptxas compile only some of the kernels in a PTX file."""
     return not _OF_KERNELS.isdisjoint(option.partition("=")[0] for option in options)
 
 
@@ -133,32 +138,54 @@ def hint(option: str, *, alone: bool = False) -> str | None:
     if option in NVCC_PREFIXES:
         return f"leave {name!r} out: 'ptxas-options' has only options for ptxas"
     if name in REFUSED:
-        return None
+        return compiler_flags.REGISTERS if name in _VERBOSE else None
     if name in ALLOWED:
         return _of_value(name)
     # regular expressions and guesses would be slow for a text that is longer than any option
     if len(option) > _LONGEST:
         return _SEE_REFERENCE
-    import difflib
+    words = _words(option)
+    return _as_written(words, alone=alone) if words[1:] or _is_known(words[0]) else _near(name)
 
-    if (words := _words(option))[1:] or is_allowed(words[0]):
-        listed = ", ".join(map(repr, words))
-        return f"write [{listed}]" if alone and words[1:] else f"write {listed}"
-    close = difflib.get_close_matches(name, ALLOWED, n=1)
-    return f"did you mean {close[0]!r}?" if close else _SEE_REFERENCE
+
+def _near(name: str) -> str:
+    import difflib  # lazy import: slow to import, and needed only for mistakes
+
+    close = difflib.get_close_matches(name, [*ALLOWED, *_VERBOSE], n=1)
+    if close and close[0] not in _VERBOSE:
+        return f"did you mean {close[0]!r}?"
+    return compiler_flags.REGISTERS if close else _SEE_REFERENCE
+
+
+def _as_written(words: list[str], *, alone: bool) -> str:
+    kept = [word for word in words if word not in _VERBOSE]
+    if not kept:
+        return compiler_flags.REGISTERS
+    listed = ", ".join(map(repr, kept))
+    shown = f"write [{listed}]" if alone and kept[1:] else f"write {listed}"
+    return shown if len(kept) == len(words) else f"{shown}; {compiler_flags.INSPECT}"
 
 
 def split_options(option: str) -> list[str]:
-    """Return the options in a text such as `-Xptxas -O3,-v`, or an empty list if an option is not allowed."""
+    """Return the options in a text such as `-Xptxas -O3,-v`, or an empty list if an option is unknown."""
     words = _words(option)
-    return words if all(map(is_allowed, words)) else []
+    return words if all(map(_is_known, words)) else []
+
+
+def prints_registers(option: str) -> bool:
+    """Return whether an option makes ptxas print the registers of each kernel, and has no other effect."""
+    return option in _VERBOSE
 
 
 def _words(option: str) -> list[str]:
     """Split a text with several options, and correct each option that is almost an allowed option."""
     bare = re.sub(rf"(?:{'|'.join(NVCC_PREFIXES)})[\s=,]+", "", option).strip()
     words = [re.sub(r"\s+", "=", word) for word in re.split(r"[\s,]+(?=-)", bare)]
-    return [next(filter(is_allowed, (word, f"-{word}", f"--{word}", word[1:])), word) for word in words]
+    return [next(filter(_is_known, (word, f"-{word}", f"--{word}", word[1:])), word) for word in words]
+
+
+def _is_known(option: str) -> bool:
+    return option in _VERBOSE or is_allowed(option)
 
 
 def _of_value(name: str) -> str:

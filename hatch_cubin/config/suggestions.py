@@ -109,7 +109,10 @@ def option(key: str, values: Mapping[str, object], *, below: bool) -> str | None
     have their own header, as in `[….options]` (*below*), the suggested line contains only the option *key*.
     """
     correct = _correctable(values, _correct_option)
-    return _suggested_line("options", key, correct, below=below) or compiler_flags.meaning(key)
+    shown = _suggested_line("options", key, correct, below=below)
+    if _shows_registers(key, values[key]):
+        return f"{shown}; {compiler_flags.INSPECT}" if shown else compiler_flags.REGISTERS
+    return shown or compiler_flags.meaning(key)
 
 
 def variable(name: str, field: str, text: str, check: Callable[[str], Any] | None) -> str | None:
@@ -223,7 +226,8 @@ def _correct_option(key: str, value: object) -> tuple[str, object] | None:
 def _of_ptxas(value: object) -> object:
     """Return the options of ptxas in *value* as a list in which each item is one option.
 
-    Raise ValueError if an option is not allowed.
+    The options that only print registers are left out. Raise ValueError if another option is not allowed, or
+    if no option is left.
     """
     each = value if isinstance(value, list) else [value]
     texts = [item for item in each if isinstance(item, str)]
@@ -231,9 +235,10 @@ def _of_ptxas(value: object) -> object:
         return value
     texts = [item for item in texts if item not in ptxas_options.NVCC_PREFIXES]
     written = [*map(ptxas_options.split_options, texts)]
-    if not all(written):
+    kept = [item for items in written for item in items if not ptxas_options.prints_registers(item)]
+    if not all(written) or not kept:
         raise ValueError
-    return [item for items in written for item in items]
+    return kept
 
 
 def _option(name: str, value: object) -> object:
@@ -383,12 +388,32 @@ def _are_options(names: Iterable[str]) -> bool:
 def _flags_of_other_keys(value: object) -> list[str]:
     """Return hints for flags of nvcc that correspond to keys of pyproject.toml other than `options`."""
     flags = [flag for flag in _flags(value) if flag.startswith("-")]
-    meanings = (_other_meaning(each) for each in flags if not compiler_flags.has_no_effect(each))
+    meanings = [
+        compiler_flags.REGISTERS if _shows_registers(each, "") else _other_meaning(each)
+        for each in flags
+        if not compiler_flags.has_no_effect(each)
+    ]
     return [*dict.fromkeys(filter(None, meanings))]
+
+
+def _shows_registers(key: str, value: object) -> bool:
+    """Return whether a value of `ptxas-options` makes ptxas print the registers of each kernel."""
+    return any(map(ptxas_options.prints_registers, _words_for_ptxas(key, value)))
+
+
+def _words_for_ptxas(key: str, value: object) -> list[str]:
+    """Return the options for ptxas in an option such as `-Xptxas=-v,-O3`, or in a key and its value."""
+    if compiler_flags.option_meant(key) != "ptxas-options":
+        return []
+    texts = value if isinstance(value, list) else [key.partition("=")[2] or value]
+    return [word for text in texts if isinstance(text, str) for word in ptxas_options.split_options(text)]
 
 
 def _other_meaning(flag: str) -> str | None:
     """Return a hint for a flag of nvcc that corresponds to a key other than `options`, or else None."""
+    words = _words_for_ptxas(flag, "")
+    if words and all(map(ptxas_options.prints_registers, words)):
+        return compiler_flags.REGISTERS
     return None if _are_options([compiler_flags.option_meant(flag)]) else compiler_flags.meaning(flag)
 
 
@@ -437,7 +462,7 @@ def _archs(text: str) -> tuple[str, ...]:
 
 
 def _toolkit(value: object) -> str | None:
-    """Return the release of CUDA that a text means: the same release, or the nearest known release."""
+    """Return the value for 'toolkit' that a wrong value probably means, such as the nearest CUDA release."""
     text = str(value).lower()
     if text in {"latest", "newest", "cuda", "*", "pip", "wheel", "wheels"}:
         return str(max(value_checks.CUDA))

@@ -16,6 +16,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 from hatchling.plugin import hookimpl
+from pathspec import GitIgnoreSpec
 
 from ..common import temporary_folders
 from ..common.console import Console
@@ -26,9 +27,11 @@ from ..errors import PREFIX, ConfigError, problem, reported
 from ..lockfile import required_wheels
 from ..project.project import Project, cache_entries, cache_folders
 from ..project.source import BUNDLE_FOLDER
-from . import max_size
+from . import max_size, named_sources
 
 _NOTHING_BUILT = ", nothing was built"
+_BUILD = ("tool", "hatch", "build")
+_WHEEL = (*_BUILD, "targets", "wheel")
 
 
 # Not `BuildHookInterface[Any]`, because this class takes no type argument in some releases of hatchling.
@@ -80,11 +83,9 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         files, sources = pipeline.build_held(project, hold)
         folder = project.bundle_folder
         self._warn_about_sdists(project, *cache_folders(project))
-        self._exclude(
-            folder,
-            *cache_entries(project),
-            *(() if project.config.ship_sources else sources),
-        )
+        left_out = [] if project.config.ship_sources else sources
+        named_sources.warn_of_patterns(project, left_out, self._patterns_for_wheels())
+        self._exclude(folder, *cache_entries(project), *left_out)
         places = layout.stage(files, staging)
         if sbom.NAME in files and "sbom_files" in build_data:  # hatchling 1.28 or later
             build_data["sbom_files"].append(places.pop(sbom.NAME))
@@ -119,6 +120,23 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             config[key] = [*before, *(pattern for pattern in patterns if pattern not in before)]
         # hatchling may have cached the old exclude patterns
         vars(self.build_config).pop("exclude_spec", None)
+
+    def _patterns_for_wheels(self) -> Iterator[named_sources.Pattern]:
+        """Yield the patterns of `artifacts` and `include` that select files only for wheels.
+
+        The shared `artifacts` of all targets are also patterns for wheels, unless the wheel has its own.
+        """
+        wheel, shared = self.build_config.target_config, self.build_config.build_config
+        table = _WHEEL if "artifacts" in wheel else _BUILD
+        settings: list[tuple[tuple[str, ...], str, list[str]]] = [
+            (table, "artifacts", wheel.get("artifacts", shared.get("artifacts", []))),
+            (_WHEEL, "include", wheel.get("include", [])),
+        ]
+        for path, key, patterns in settings:
+            place = table_location.place_of(self.root, path)
+            for index, pattern in enumerate(patterns):
+                matches = GitIgnoreSpec.from_lines([pattern]).match_file
+                yield named_sources.Pattern(key, pattern, place.of(key, index), matches)
 
     def _warn_about_sdists(self, project: Project, *folders: str) -> None:
         """Warn if sdists would contain one of the *folders*, which are useful only in this source tree.
@@ -217,7 +235,8 @@ def _names_in(root: str, folder: str) -> list[str]:
 def _packages(root: str, metadata: Any) -> dict[str, str]:
     """Return the top-level packages that hatchling would put into the wheel, each with its folder.
 
-    The function makes its own builder, because the hook's builder would read `exclude` too early.
+    The function makes its own builder, because a builder keeps the first value of `exclude` that it reads,
+    and the hook adds patterns to `exclude` of its builder later.
     """
     folders: dict[str, str] = {}
     for file in WheelBuilder(root, metadata=metadata).recurse_selected_project_files():
@@ -236,8 +255,7 @@ def _packages(root: str, metadata: Any) -> dict[str, str]:
 
 def _require_package_folders(root: str) -> None:
     """Raise ConfigError if Hatch's settings name a missing folder, which hatchling would silently ignore."""
-    outer = ("tool", "hatch", "build")
-    places = [table_location.place_of(root, path) for path in ((*outer, "targets", "wheel"), outer)]
+    places = [table_location.place_of(root, path) for path in (_WHEEL, _BUILD)]
     config = WheelBuilder(root).config
     problems = [
         problem(

@@ -27,8 +27,8 @@ from ..config.known_names import WRAPPER
 from ..errors import PREFIX, ConfigError, reported
 from ..lockfile import required_wheels
 from ..project.project import Project, cache_entries
-from ..project.source import BUNDLE_FOLDER
-from . import max_size
+from ..project.source import BUNDLE_FOLDER, glob_regex
+from . import max_size, named_sources
 
 _NOTHING_BUILT = ", nothing was built"
 _BUILD_CUBINS = "build_cubins"
@@ -117,6 +117,8 @@ class BuildCubins(Command):
             else:
                 files, sources = pipeline.build_with_sources(project)
                 self.bill = files.pop(sbom.NAME, None)
+                if not project.config.ship_sources:
+                    named_sources.warn_of_patterns(project, sources, _package_data(self.distribution))
                 self._remove_unshipped(project, sources)
                 layout.write(files, self._bundle_in_build(project), Path(self.build_lib).absolute().parent)
 
@@ -126,7 +128,7 @@ class BuildCubins(Command):
         pipeline.build_in_place(project, layout.setuptools_rebuild(mode), linked=mode == "strict")
 
     def _remove_unshipped(self, project: Project, sources: Iterable[str]) -> None:
-        """Remove files that must not be in the wheel from the build folder, which setuptools reuses."""
+        """Clean the build folder, which setuptools reuses: remove files that must not be in the wheel."""
         for folder in [*Path(self.build_lib).rglob(BUNDLE_FOLDER)]:
             shutil.rmtree(folder)
         for _path, place in self._paths_in_build(project, cache_entries(project)):
@@ -198,8 +200,8 @@ class _Sdist(sdist):
     def make_distribution(self) -> None:
         """Add the files that a build of the kernels needs, even if MANIFEST.in excludes them.
 
-        If an earlier command of setuptools added these files, they would also be in SOURCES.txt, and
-        setuptools would then add them to wheels.
+        The files are added only after setuptools has written SOURCES.txt, because setuptools adds all files
+        in SOURCES.txt to wheels.
         """
         with reported(_print, _NOTHING_BUILT):
             project = _project(self.distribution)
@@ -297,7 +299,7 @@ def _packages(distribution: Distribution) -> dict[str, str]:
     """Return packages with their folders: top-level packages, and packages outside their parent's folder."""
     folders: dict[str, str] = {}
     for package in sorted(distribution.packages or (), key=lambda name: (name.count("."), name)):
-        folder = PurePath(find_package_path(package, distribution.package_dir or {}, "")).as_posix()
+        folder = _folder(distribution, package)
         inside = any(
             package.startswith(f"{other}.")
             and PurePosixPath(folders[other], *package[len(other) + 1 :].split(".")) == PurePosixPath(folder)
@@ -306,6 +308,23 @@ def _packages(distribution: Distribution) -> dict[str, str]:
         if os.path.isfile(f"{folder}/__init__.py") and BUNDLE_FOLDER not in package.split(".") and not inside:
             folders[package] = folder
     return dict(sorted(folders.items(), key=lambda item: (-item[0].count("."), item[0])))
+
+
+def _folder(distribution: Distribution, package: str) -> str:
+    """Return the folder of a package, relative to the project."""
+    return PurePath(find_package_path(package, distribution.package_dir or {}, "")).as_posix()
+
+
+def _package_data(distribution: Distribution) -> Iterator[named_sources.Pattern]:
+    """Yield the patterns of `package_data`, with their lines if they are in pyproject.toml."""
+    place = table_location.place_of(_root(distribution), ("tool", "setuptools", "package-data"))
+    for package in distribution.packages or ():
+        for key in ("", "*", package):
+            line = key or "*"  # setuptools replaces "*" in pyproject.toml by ""
+            for pattern in distribution.package_data.get(key, ()):
+                matches = glob_regex(str(PurePosixPath(_folder(distribution, package), pattern))).fullmatch
+                where = place.of(line) if place.has(line) else None
+                yield named_sources.Pattern("package_data", pattern, where, matches)
 
 
 def _print(message: str) -> None:

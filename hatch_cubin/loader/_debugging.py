@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     _Code: TypeAlias = Any
 
 
-# --- error messages
 def no_such_name(name: str, manifest: "_Manifest") -> str:
     if manifest.header.get("skipped"):
         return _message(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP")
@@ -84,8 +83,8 @@ def refuse_choice(
     known = {key for each in candidates for key in each.variant}
     if wrong := sorted(macros.keys() - known):
         guess = _guess(wrong[0], known) or "arguments of a kernel have no names"
-        if wrong[0] in ("cc", "driver"):
-            guess = "only find() and read() take it"
+        if wrong[0] in ("cc", "driver", "arch", "gpu", "sm"):
+            guess = "only find() and read() take cc=(9, 0) and driver"
         what = f"{wrong[0]!r} is not a macro of {name!r}, nor the argument module, variant or device; {guess}"
     if fitting:
         what = f"{name!r}{details} is ambiguous: add module= or the variant's macros, or name a module"
@@ -136,7 +135,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
         return f"{found.source} does not define this kernel for {fitting[0]}, another shipped arch"
     if cc < (5, 0):
         return "CUDA 12 does not support this GPU"
-    older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""  # dropped by CUDA 13
+    older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""
     lower = {each for _, each, _ in map(_parse_arch, archs) if each < number}
     has_ptx = shipped is found.entries and "a" not in "".join(archs)
     ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
@@ -200,7 +199,7 @@ def check_arguments(
     variant: "Mapping[str, Any] | None" = None,
     **macros: "Any",
 ) -> None:
-    """Raise a TypeError if these arguments do not fit a kernel in one of its files. For tests.
+    """For tests: raise a TypeError if *arguments* do not fit the kernel's code for each arch.
 
     The kernel is not launched, and CUDA is not imported.
     """
@@ -252,7 +251,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _passed(argument: "Any") -> "tuple[int, str]":
-    """Return an argument's size and its kind as in numpy, or 0 and the reason."""
+    """Return an argument's size and its kind as in numpy, or 0 and why a kernel cannot take it."""
     numpy, ctypes = sys.modules.get("numpy"), sys.modules.get("ctypes")
     if numpy is not None and isinstance(argument, numpy.generic):
         return argument.dtype.itemsize, argument.dtype.kind
@@ -314,8 +313,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "eff5d77906d118997cc83eda0b4a1d7f8987e56c5ad87696c1bbc68492c15d42",
-    "_split": "2899c46599ba4e959d5fd21c4bb35b0c83a656038f6358451aebe618d6f8912f",
+    "_packs": "e9bbb9b9baf673e07363342f7a1806e1d285c73980f401dae87b9580a8c05603",
+    "_split": "a1367eb1e615291f3da56e9756bfb3da7b0cc5fc560bb4931442f1c6e4aeb1ab",
 }
 
 
@@ -339,10 +338,10 @@ def use(
 ) -> _Used:
     """Use the bundle in another folder, in this whole process. For tests and debugging.
 
-    A mapping as *what* replaces modules' code for all devices. Its keys are names of modules or kernels, its
-    values bytes or cuda.core's `ObjectCode`. None means the package's own bundle.
-    With *strict*, kernels that the driver would have to translate are not found. None keeps the setting.
-    To undo this call, use the result in a `with` block, or call its `close()`.
+    A mapping from names of modules or kernels to bytes or cuda.core's `ObjectCode` replaces code for all
+    devices. `use(None)` selects the package's own bundle. With *strict*, kernels that the driver would have
+    to translate are not found; `strict=None` keeps the setting. To undo this call, use the result in a `with`
+    block, or call its `close()`.
     """
     layer = _new_layer(what, strict)
     _layers.append(layer)
@@ -434,4 +433,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "a4c191206a5d8152"
+__build__ = "9069938b92caa669"

@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "a4c191206a5d8152"
+__build__ = "9069938b92caa669"

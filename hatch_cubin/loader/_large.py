@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "a4c191206a5d8152"
+__build__ = "9069938b92caa669"

@@ -194,6 +194,55 @@ def test_a_wheel_without_kernels_where_none_are_wanted(
     }
 
 
+TWO_SOURCES: dict[str, str | bytes] = {
+    "src/demo/__init__.py": "",
+    "src/demo/kernels/__init__.py": "",
+    "src/demo/kernels/saxpy.cu": SAXPY,
+    "src/demo/table.bin": "",
+}
+
+
+@pytest.mark.counted
+@pytest.mark.parametrize(
+    ("options", "more", "named"),
+    [
+        (
+            "",
+            '[tool.setuptools.package-data]\ndemo = ["kernels/*.cu"]',
+            [("pyproject.toml:12", "kernels/*.cu")],
+        ),
+        ("", '[tool.setuptools.package-data]\n"demo.kernels" = ["*.cu"]', [("pyproject.toml:12", "*.cu")]),
+        ("", '[tool.setuptools.package-data]\n"*" = ["*.cu"]', [("pyproject.toml:12", "*.cu")]),
+        ("", '[tool.setuptools.package-data]\ndemo = ["kernels/*", "*.bin"]', []),
+        ("ship-sources = true", '[tool.setuptools.package-data]\ndemo = ["kernels/*.cu"]', []),
+    ],
+    ids=["a glob", "a package inside", "all packages", "a folder", "ship-sources"],
+)
+def test_package_data_that_names_a_left_out_source_is_reported_with_its_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: str,
+    more: str,
+    named: list[tuple[str, str]],
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
+    done = ask(project(tmp_path, options, TWO_SOURCES, more), "build_wheel", "dist")
+    found = re.findall(
+        r"warning: (\S+): package_data: '(.*)' matches src/demo/kernels/saxpy.cu, ", done.stderr
+    )
+    assert found == named, done.stderr
+
+
+def test_package_data_outside_pyproject_that_names_a_left_out_source_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
+    root = project(tmp_path, "", TWO_SOURCES)
+    (root / "setup.cfg").write_text("[options.package_data]\n* = *.cu\n")
+    stderr = ask(root, "build_wheel", "dist").stderr
+    assert "warning: package_data: '*.cu' matches src/demo/kernels/saxpy.cu, " in stderr
+
+
 @pytest.mark.parametrize(
     ("platform", "tag", "expected"),
     [

@@ -106,7 +106,7 @@ def flags() -> frozenset[bytes]:
         "a boolean": ["true", "false"],
         "an integer": ["1"],
         "a string": ["'c++17'"],
-        "a string or an array of strings": ["['-v']"],
+        "a string or an array of strings": ["['-w']"],
         "an integer or an array of integers": ["[1]"],
     }
     texts = {"optimization_info": "'inline'", "ofast_compile": "'max'", "undefine_macro": "['N']"}

@@ -76,8 +76,8 @@ class FailedCompile:
     def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
         """Return lines for pyproject.toml that set macros or options, to be put at the end of a hint.
 
-        A value in a [[source]] table takes precedence over the project's settings. So if a [[source]] table
-        already sets one of the macros or options, the returned lines are a new [[source]] table.
+        If a [[source]] table already sets one of the macros or options, the returned lines are a new
+        [[source]] table, because a value in a [[source]] table takes precedence over the project's settings.
         """
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options

@@ -13,6 +13,7 @@ import pytest
 from hatch_cubin import __version__
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.config import table_location, toml_positions
+from hatch_cubin.config.compiler_flags import INSPECT, REGISTERS
 from hatch_cubin.config.config import (
     Config,
     ModuleRule,
@@ -390,14 +391,14 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("options = '-std c++20 -lineinfo'", 'options = { std = "c++20", lineinfo = true }'),
         ("options = { std = '-std=c++20' }", 'options = { std = "c++20" }'),
         (
-            "options = ['-Xptxas', '-v,-O3', '-Xptxas', '-dlcm=ca']",
-            'options = { ptxas-options = ["-v", "-O3", "-dlcm=ca"] }',
+            "options = ['-Xptxas', '-w,-O3', '-Xptxas', '-dlcm=ca']",
+            'options = { ptxas-options = ["-w", "-O3", "-dlcm=ca"] }',
         ),
         (
-            "options = '-O3 --use_fast_math -std=c++17 -lineinfo -Xptxas -v,-dlcm=ca -ftz=true'",
+            "options = '-O3 --use_fast_math -std=c++17 -lineinfo -Xptxas -w,-dlcm=ca -ftz=true'",
             (
                 'options = { use-fast-math = true, std = "c++17", lineinfo = true, '
-                'ptxas-options = ["-v", "-dlcm=ca"], ftz = true }'
+                'ptxas-options = ["-w", "-dlcm=ca"], ftz = true }'
             ),
         ),
         ("options = ['-ftz=true', '--fmad', 'false']", "options = { ftz = true, fma = false }"),
@@ -418,7 +419,7 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("options = { diag-suppress = ['177-D'] }", "options = { diag-suppress = [177] }"),
         ("options = { diag-warn = '#177-D, 550-D' }", "options = { diag-warn = [177, 550] }"),
         ("options = { diag-error = 'unused' }", None),
-        ("options = { Xptxas = ['-Xptxas', '-v'] }", 'options = { ptxas-options = ["-v"] }'),
+        ("options = { Xptxas = ['-Xptxas', '-w'] }", 'options = { ptxas-options = ["-w"] }'),
         ("options = { '--use_fast_math' = true }", "options = { use-fast-math = true }"),
         ("options = { ffast-math = 'on' }", "options = { use-fast-math = true }"),
         ("options = { maxrregcount = '64' }", "options = { max-register-count = 64 }"),
@@ -428,8 +429,8 @@ def test_a_value_of_the_wrong_kind_is_refused(line: str, message: str) -> None:
         ("options = { std = 'c++26' }", 'options = { std = "c++20" }'),
         ("options = { std = 'c++03' }", 'options = { std = "c++20" }'),
         ("options = { std = ['c++17'] }", 'options = { std = "c++17" }'),
-        ("options = { Xptxas = '-v -O3' }", 'options = { ptxas-options = ["-v", "-O3"] }'),
-        ("options = { Xptxas = ['-v'] }", 'options = { ptxas-options = ["-v"] }'),
+        ("options = { Xptxas = '-w -O3' }", 'options = { ptxas-options = ["-w", "-O3"] }'),
+        ("options = { Xptxas = ['-w'] }", 'options = { ptxas-options = ["-w"] }'),
         ("options = { extra-cuda-cflags = ['-lineinfo'] }", "options = { lineinfo = true }"),
         ("options = '-Xcompiler=-fPIC --use_fast_math'", "options = { use-fast-math = true }"),
         ("define = { '-DN' = 4 }", "define = { N = 4 }"),
@@ -452,6 +453,32 @@ def test_a_value_of_the_wrong_kind_is_shown_as_it_may_be_meant(line: str, meant:
     assert problem.hint == meant
     if meant is not None:
         read_config(meant)
+
+
+@pytest.mark.parametrize(
+    ("options", "meant"),
+    [
+        ("{ ptxas-options = '-v' }", REGISTERS),
+        ("{ ptxas-options = ['-O3', '-v'] }", REGISTERS),
+        ("{ Xptxas = '-v' }", REGISTERS),
+        ("{ Xptxas = '-v -O3' }", f'options = {{ ptxas-options = ["-O3"] }}; {INSPECT}'),
+        ("{ '-Xptxas=-v' = true }", REGISTERS),
+        ("{ res-usage = true }", REGISTERS),
+        ("['-Xptxas', '-v']", REGISTERS),
+        ("'--resource-usage'", REGISTERS),
+        (
+            "['-Xptxas', '-v', '--use_fast_math']",
+            f"{REGISTERS}; for the other flags: options = {{ use-fast-math = true }}",
+        ),
+        (
+            "['-Xptxas', '-v,-O3']",
+            f'{REGISTERS}; for the other flags: options = {{ ptxas-options = ["-O3"] }}',
+        ),
+    ],
+)
+def test_a_flag_that_prints_registers_is_left_out_and_the_verb_is_named(options: str, meant: str) -> None:
+    (problem,) = problems(f"options = {options}")
+    assert problem.hint == meant
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.config import ptxas_options
+from hatch_cubin.config import compiler_flags, ptxas_options
+from hatch_cubin.config.compiler_flags import INSPECT
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.toolkit import worker
 from hatch_cubin.toolkit.toolkit import Toolkit
@@ -58,9 +59,12 @@ HOSTILE = [
     "--opt-level",
     "-maxrregcount",
     "-e",
-    "-v,--compiler-stats-file=made",
-    "-v --compiler-stats-file=made",
-    "'-v'",
+    "-v",
+    "--verbose",
+    "--verbose2",
+    "-w,--compiler-stats-file=made",
+    "-w --compiler-stats-file=made",
+    "'-w'",
     '"--compiler-stats-file=made"',
     "-Xptxas=--compiler-stats-file=made",
     "--ptxas-options=--compiler-stats-file=made",
@@ -68,8 +72,8 @@ HOSTILE = [
     "-dlcm=/made",
     "--sanitize=made",
     "--entry=k --compiler-stats-file=made",
-    "-v=made",
-    "-v\\--compiler-stats-file=made",
+    "-w=made",
+    "-w\\--compiler-stats-file=made",
     "--help",
     "--jobserver",
     "--unheard-of=made",
@@ -81,14 +85,14 @@ HOSTILE = [
 
 @pytest.mark.parametrize("option", HOSTILE)
 def test_whatever_is_not_listed_is_refused(option: str) -> None:
-    for value in (json.dumps(option), json.dumps(["-v", option])):
+    for value in (json.dumps(option), json.dumps(["-w", option])):
         with pytest.raises(ConfigError, match="cannot contain"):
             read_config(f"options = {{ ptxas-options = {value} }}")
 
 
 def test_each_wrong_option_is_told_at_its_own_line() -> None:
     with pytest.raises(ConfigError) as caught:
-        read_config('options.ptxas-options = [\n "-v",\n "-o=x",\n "-w",\n "--verbos",\n]')
+        read_config('options.ptxas-options = [\n "-w",\n "-o=x",\n "-g",\n "--werror",\n]')
     first, second = caught.value.problems
     assert first.where is not None
     assert second.where is not None
@@ -108,21 +112,21 @@ def test_every_option_of_ptxas_is_allowed_or_refused_with_a_reason() -> None:
 @pytest.mark.parametrize(
     ("option", "hint"),
     [
-        ("-v -O3", "write '-v', '-O3'"),
-        ("-v,-O3", "write '-v', '-O3'"),
-        ("-Xptxas -v", "write '-v'"),
+        ("-w -O3", "write '-w', '-O3'"),
+        ("-w,-O3", "write '-w', '-O3'"),
+        ("-Xptxas -w", "write '-w'"),
         ("-Xptxas", "leave '-Xptxas' out: 'ptxas-options' has only options for ptxas"),
         ("-Xptxas=--opt-level 3", "write '--opt-level=3'"),
         ("O3", "write '-O3'"),
         ("--opt-level", "write '--opt-level=2'"),
         ("-fmad=on", "write '-fmad=true' or '-fmad=false'"),
-        ("-v=1", "write '-v'"),
+        ("-w=1", "write '-w'"),
         ("--maxregcount=32", "did you mean '--maxrregcount'?"),
-        ("--verbos", "did you mean '--verbose'?"),
+        ("--warn-on-spill", "did you mean '--warn-on-spills'?"),
         ("-o=k.cubin", None),
         ("k.ptx", ptxas_options._SEE_REFERENCE),
         ("-Xptxas -o=k", ptxas_options._SEE_REFERENCE),
-        ("-v" + " " * 1_000_000 + "x", ptxas_options._SEE_REFERENCE),
+        ("-w" + " " * 1_000_000 + "x", ptxas_options._SEE_REFERENCE),
     ],
     ids=lambda text: str(text)[:40],
 )
@@ -133,17 +137,29 @@ def test_a_hint_says_what_may_be_meant(option: str, hint: str | None) -> None:
 @pytest.mark.parametrize(
     ("option", "hint"),
     [
-        ("-v -O3", "write ['-v', '-O3']"),
-        ("-O3 -v --warn-spills", "write ['-O3', '-v', '-warn-spills']"),
-        ("-O3 -v --unknown", "write ['-O3', '-v', '--unknown']"),
-        ("v", "write '-v'"),
+        ("-w -O3", "write ['-w', '-O3']"),
+        ("-O3 -w --warn-spills", "write ['-O3', '-w', '-warn-spills']"),
+        ("-O3 -w --unknown", "write ['-O3', '-w', '--unknown']"),
+        ("w", "write '-w'"),
     ],
 )
 def test_several_options_in_one_string_become_an_array(option: str, hint: str) -> None:
     assert ptxas_options.hint(option, alone=True) == hint
 
 
-@pytest.mark.parametrize("option", ["-v", "-O3", "--opt-level=3", "-fmad=false"])
+@pytest.mark.parametrize(
+    "option", ["-v", "--verbose2", "v", "--verbos", "-v=1", "-Xptxas -v", "-Xptxas=-v,-verbose"]
+)
+def test_the_registers_that_ptxas_would_print_are_seen_with_inspect(option: str) -> None:
+    assert ptxas_options.hint(option) == compiler_flags.REGISTERS
+
+
+def test_an_option_that_prints_registers_is_left_out_of_several() -> None:
+    assert ptxas_options.hint("-v -O3", alone=True) == f"write '-O3'; {INSPECT}"
+    assert ptxas_options.hint("-w,-v,-O3", alone=True) == f"write ['-w', '-O3']; {INSPECT}"
+
+
+@pytest.mark.parametrize("option", ["-w", "-O3", "--opt-level=3", "-fmad=false"])
 def test_what_hints_say_can_be_set(option: str) -> None:
     assert ptxas_options.check(option) == option
 
@@ -179,8 +195,8 @@ def test_the_compiler_would_have_written_a_file(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_spellings_of_an_option_are_those_that_ptxas_takes() -> None:
-    assert ptxas_options.ALLOWED["--verbose"] == ptxas_options.ALLOWED["-v"] == ""
-    assert "-verbose" not in ptxas_options.ALLOWED
-    assert "--v" not in ptxas_options.ALLOWED
+    assert ptxas_options.ALLOWED["--warning-as-error"] == ptxas_options.ALLOWED["-Werror"] == ""
+    assert "-warning-as-error" not in ptxas_options.ALLOWED
+    assert "--Werror" not in ptxas_options.ALLOWED
     assert [ptxas_options.is_allowed(f"{dash}fmad=true") for dash in ("-", "--")] == [True, True]
     assert all(ptxas_options.is_allowed(f"-O{level}") for level in range(4))

@@ -424,3 +424,73 @@ def test_a_missing_folder_of_the_wheel_is_suggested_in_src(tmp_path: Path, table
     assert found(error) == [("package-folder-not-found", "pyproject.toml:11")] * 2
     hints = {each.what.split()[1]: each.hint for each in error.problems}
     assert hints == {"waves": 'write packages = ["src/waves"]', "no": None}
+
+
+# Settings that name sources
+
+LEFT_OUT = {**FILES, "demo/near.cuh": "#pragma once\n", "demo/saxpy.cu": '#include "near.cuh"\n' + SAXPY}
+OF_WHEEL, OF_ALL = "[tool.hatch.build.targets.wheel]\n", "[tool.hatch.build]\n"
+
+
+def _warnings_of_wheel(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """Return the warnings about sources during a build of a wheel, without the wheel's tables of hints."""
+    monkeypatch.setenv("HATCH_CUBIN_SKIP", "1")
+    hook = _hook(root)
+    build_data = {"force_include": dict[str, str](), "build_hooks": ("cubin",), **PURE}
+    hook.initialize("standard", build_data)
+    hook.finalize("standard", build_data, "")
+    return [line for line in capsys.readouterr().err.splitlines() if "[named-file-left-out]" in line]
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "pattern", "named"),
+    [
+        (OF_WHEEL + 'artifacts = ["demo/*.cu"]', "artifacts", "demo/*.cu", "demo/saxpy.cu"),
+        (OF_WHEEL + 'artifacts = ["*.cu*"]', "artifacts", "*.cu*", "demo/near.cuh and 1 more"),
+        (OF_WHEEL + 'include = ["demo/*.py", "demo/near.cuh"]', "include", "demo/near.cuh", "demo/near.cuh"),
+        (OF_ALL + 'artifacts = ["/demo/**/*.cu"]', "artifacts", "/demo/**/*.cu", "demo/saxpy.cu"),
+    ],
+    ids=["artifacts", "several files", "include", "artifacts of all targets"],
+)
+def test_a_setting_of_wheels_that_names_a_left_out_file_is_reported_with_its_line(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    settings: str,
+    key: str,
+    pattern: str,
+    named: str,
+) -> None:
+    root = _project(tmp_path, more=settings, files=LEFT_OUT)
+    line = 1 + (root / "pyproject.toml").read_text().splitlines().index(settings.splitlines()[1])
+    (warning,) = _warnings_of_wheel(root, capsys, monkeypatch)
+    assert warning.startswith(
+        f"hatch-cubin: warning: pyproject.toml:{line}: {key}: {pattern!r} matches {named}, "
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ("", ""),
+        ("", OF_WHEEL + 'artifacts = ["demo/*", "*.*", "*.so"]'),
+        ("", OF_WHEEL + 'include = ["demo/**", "demo"]'),
+        ("", OF_WHEEL + 'artifacts = ["!demo/*.cu", "other/*.cu"]'),
+        ("", OF_ALL + 'include = ["demo/*.py", "demo/*.cu*"]'),
+        ("", OF_ALL + 'artifacts = ["*.cu"]\n' + OF_WHEEL + "artifacts = []"),
+        ("ship-sources = true", OF_WHEEL + 'artifacts = ["demo/*.cu"]'),
+    ],
+    ids=["none", "a folder", "a folder to include", "other files", "sdists", "replaced", "ship-sources"],
+)
+def test_a_setting_that_does_not_name_a_left_out_file_is_not_reported(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: str,
+    settings: str,
+) -> None:
+    root = _project(tmp_path, options, settings, LEFT_OUT)
+    assert _warnings_of_wheel(root, capsys, monkeypatch) == []

@@ -196,14 +196,14 @@ def program_key(root: Path, toolkit: Toolkit, files: Mapping[str, str | bytes], 
             """\
             archs = ["sm_90"]
             define = { N = 4, A = "b c" }
-            options = { std = "c++17", use-fast-math = true, ptxas-options = ["-v", "-O2"] }
+            options = { std = "c++17", use-fast-math = true, ptxas-options = ["-w", "-O2"] }
             """,
             "sm_90",
             {
                 "define_macro": [("N", "4"), ("A", "b c")],
                 "std": "c++17",
                 "use_fast_math": True,
-                "ptxas_options": ["-v", "-O2"],
+                "ptxas_options": ["-w", "-O2"],
             },
         ),
     ],

@@ -1,0 +1,45 @@
+"""Warn of patterns in the project's settings for wheels that match files which the wheel leaves out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from ..errors import Location, problem
+from ..project.project import Project
+
+
+class Pattern(NamedTuple):
+    """A pattern for files in the wheel: the name of its setting, its text, its location, and its matches."""
+
+    setting: str
+    text: str
+    where: Location | None
+    matches: Callable[[str], object]
+
+
+def warn_of_patterns(project: Project, left_out: Sequence[str], patterns: Iterable[Pattern]) -> None:
+    """Warn of each pattern that names some of the files which the wheel leaves out.
+
+    A pattern without the beginning of a suffix, such as `src/**` or `*.*`, names no file.
+    """
+    for setting, pattern, where, matches in patterns:
+        begin = re.split(r"[*?\[]", PurePosixPath(pattern).suffix)[0]
+        named = [path for path in sorted(left_out) if _has_suffix(path, begin) and matches(path)]
+        if named:
+            shown = named[0] if len(named) == 1 else f"{named[0]} and {len(named) - 1} more"
+            what = (
+                f"{setting}: {pattern!r} matches {shown}, but the wheel does not contain the files from "
+                "which kernels are compiled"
+            )
+            hint = (
+                f"to keep these files in the wheel, set ship-sources = true in {project.config.place}; "
+                "otherwise, remove the pattern"
+            )
+            project.warn(problem("named-file-left-out", what, where, hint).with_code())
+
+
+def _has_suffix(path: str, begin: str) -> bool:
+    return begin not in {"", "."} and PurePosixPath(path).suffix.startswith(begin)
