@@ -44,6 +44,7 @@ class Results:
     others: Mapping[Unit, OtherCompiler] = field(default_factory=dict)
     # The environment variable or option that makes a cache miss an error.
     hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"
+    empty_cache: str = ""  # the path of the cache folder, if the folder has no entries
     # The archs from an environment variable or option, which replace the archs in pyproject.toml.
     archs_for_explain: str = ""
     # Units for archs that the project does not list. The build compiles these units only for hints, so a
@@ -90,6 +91,11 @@ def _unwanted(module: Module, archs: str, results: Results, toolkit: Toolkit) ->
     what = f"{module.title} for {archs} is not in the cache, but {results.hits_required_by} is set"
     command = f"hatch-cubin explain {shlex.quote(module.source.path)}{archs_option}"
     hint = f"run '{command}' where {toolkit.compiler_of(module)} is installed, as in this build"
+    if results.empty_cache:
+        hint = (
+            f"the cache {results.empty_cache} is empty: run 'hatch-cubin bake' first, or set "
+            "HATCH_CUBIN_CACHE_DIR to the absolute path of a cache that is filled already"
+        )
     return problem("not-in-cache", what, module.location, hint, _origin(module))
 
 

@@ -31,6 +31,7 @@ _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
 }
 _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:[^\W\d]\w*")
+_FEW = 3  # the most paths that a hint names
 _MOST_SECONDS = 86_400
 HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".cuh")
 PRODUCED_SUFFIXES = ("cu", "ptx", "tileir")
@@ -75,6 +76,20 @@ def guess(text: str, known: Iterable[str]) -> str | None:
 
     close = difflib.get_close_matches(text, known, n=1)
     return f"did you mean {close[0]!r}?" if close else None
+
+
+def guess_path(path: str, known: Sequence[str]) -> str | None:
+    """Return "did you mean …?" with the paths that end with the same names, or else the most similar path."""
+    return path_elsewhere(path, known) or guess(path, known)
+
+
+def path_elsewhere(path: str, known: Sequence[str]) -> str | None:
+    """Return "did you mean …?" with the paths that end with the same names, if there are only a few."""
+    for ending in (path, path.rpartition("/")[2]):
+        same = [repr(each) for each in known if f"/{each}".endswith(f"/{ending}")]
+        if 0 < len(same) <= _FEW:
+            return f"did you mean {' or '.join(same)}?"
+    return None
 
 
 def archs_of_variable(text: str) -> tuple[str, ...]:

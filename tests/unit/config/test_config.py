@@ -12,7 +12,7 @@ import pytest
 
 from hatch_cubin import __version__
 from hatch_cubin.common import ed25519_keys
-from hatch_cubin.config import table_location, toml_positions
+from hatch_cubin.config import nvidia_wheels, suggestions, table_location, toml_positions
 from hatch_cubin.config.compiler_flags import INSPECT, REGISTERS
 from hatch_cubin.config.config import (
     Config,
@@ -708,6 +708,27 @@ def test_a_wheel_of_another_cuda_is_refused_with_the_right_one(
 def test_the_cuda_of_the_environment_decides_which_wheels_are_right() -> None:
     table = "toolkit = '13.0'\nheader-packages = ['nvidia-curand-cu12']"
     assert read_config(table, {"HATCH_CUBIN_TOOLKIT": "12.9"}).header_packages == ("nvidia-curand-cu12",)
+
+
+@pytest.mark.parametrize("entry", ["-lcublas", "-L/opt/lib", "cufft", "lib/libcurand.so.10", "libfoo.so"])
+def test_a_library_of_the_host_cannot_be_linked(entry: str) -> None:
+    assert suggestions.link(entry, 13) == nvidia_wheels.HOST_LIBRARY
+    assert suggestions.link("libcusolverdx.a", 13) is None
+
+
+def test_a_flag_for_a_library_is_refused_with_what_can_be_linked() -> None:
+    module = f"{MODULE}\nname = 'm'\nsources = ['a.cu']\nmode = 'rdc'\n"
+    (problem,) = problems(f"{module}link = ['-lcublas']")
+    assert problem.hint == nvidia_wheels.HOST_LIBRARY
+
+
+@pytest.mark.parametrize("address", ["my-bucket/cubins", "s3.example.org/x", "localhost:8080", "bucket"])
+def test_an_address_without_a_scheme_gets_one(address: str) -> None:
+    (in_table,) = problems(f"remote-cache = '{address}'")
+    (in_variable,) = problems("", {"HATCH_CUBIN_REMOTE": address})
+    assert in_table.hint == in_variable.hint == suggestions._SCHEMES
+    assert read_config(f"remote-cache = 'https://{address}'").remote_cache
+    assert problems("remote-cache = 'ftp://x'")[0].hint is None
 
 
 @pytest.mark.parametrize(
