@@ -111,7 +111,11 @@ def _origin(module: Module) -> tuple[str, ...]:
     produced = module.source.produced
     if produced is None:
         return ()
-    return (f"{produced.producer} returned the text of this source, and a different text is a cache miss",)
+    detail = (
+        f"{produced.producer} returned the text of this source: "
+        "if this text differs from the text in an earlier build, the cache does not contain its result"
+    )
+    return (detail,)
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:

@@ -61,7 +61,7 @@ _STRINGS = frozenset(
 _AUTOMATIC = {
     "archs": "a build compiles for 'all-major'",
     "toolkit": "a build uses the installed NVRTC, or else the newest CUDA",
-    "jobs": "each core compiles at the same time",
+    "jobs": "a build compiles on all cores of the processor",
     "cache-size": "the cache has no size limit",
     "max-size": "a wheel may have any size",
     "timeout_s": "a unit may take 30 minutes",
@@ -94,7 +94,7 @@ def line(key: str, value: object) -> str | None:
     if key == "remote-cache" and isinstance(value, str):
         return _scheme(value)
     if key in _AUTOMATIC and is_short and _NO_CHOICE.fullmatch(str(value)[:_LONGEST]):
-        return f"without {key!r}, {_AUTOMATIC[key]}: leave it out"
+        return f"remove {key!r}: without this key, {_AUTOMATIC[key]}"
     return None
 
 
@@ -132,7 +132,7 @@ def variable(name: str, field: str, text: str, check: Callable[[str], Any] | Non
     if field == "remote_cache" and text.strip("'\" []").lower() not in _OFF:
         return _scheme(text)
     if field in _AUTOMATIC and _NO_CHOICE.fullmatch(text[:_LONGEST]):
-        return f"without {name}, {_AUTOMATIC[field]}: do not set it"
+        return f"unset {name}: without this variable, {_AUTOMATIC[field]}"
     bare = re.sub(r"[\s'\"\[\]]+", "", text[:_LONGEST])
     number = re.fullmatch(r"(?:-j|--jobs=?)?([0-9]{1,4})[a-z]*", bare)
     # Other values are not shown: they may be secret.

@@ -498,7 +498,7 @@ def test_a_mistake_in_the_table_is_told_with_its_line(
             "hatch-cubin: error: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0 "
             "[invalid-value]"
         ),
-        "  hint: without 'jobs', each core compiles at the same time: leave it out",
+        "  hint: remove 'jobs': without this key, a build compiles on all cores of the processor",
         "hatch-cubin: error: pyproject.toml:11: 'arch' is not an option of [tool.hatch-cubin] [unknown-key]",
         "  hint: did you mean 'archs'?",
     ]

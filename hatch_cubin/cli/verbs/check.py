@@ -55,7 +55,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="spared",
         action="append",
         default=[],
-        help="kernels or modules that need not run on all GPUs, or GPU code that may be outside the bundle",
+        help=(
+            "do not report kernels or modules with matching names that do not run on all GPUs, "
+            "nor files with matching paths that have GPU code outside the bundle"
+        ),
     )
     parser.add_argument(
         "--max-size",
