@@ -163,7 +163,7 @@ class _Reader:
             which = "it" if name == key else repr(name)
             if table != own:
                 is_below = path[1:] and not in_options and not table  # a producer's settings have no header
-                move = f": {self.place.moved_up(own)}" if is_below else ""
+                move = f": {self.place.moved_up(self.place.tables(own))}" if is_below else ""
                 return f"{which} is an option of {home}{move}"
             above = "above the header of" if self.place.is_header(*path) else "outside of"
             return f"{which} is an option of {home}: write it {above} its 'options'"
