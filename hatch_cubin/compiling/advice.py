@@ -105,7 +105,10 @@ def _without_lines_of_call(error: Diagnostic) -> Diagnostic:
     """Replace a hint to set options in pyproject.toml, which do not apply to a recorded call of CuPy."""
     if error.hint is None or not _SETS_OPTIONS.search(error.hint):
         return error
-    hint = "the library reports this error at run time too: correct the text, or the options of its call"
+    hint = (
+        "correct the source text, or the options of the call that compiles the text: "
+        "the call fails at run time too"
+    )
     return replace(error, hint=hint)
 
 

@@ -96,10 +96,10 @@ class TableLocation:
 
     def moved_up(self, from_header: str) -> str:
         """Return how to move a line from the table with the header *from_header* into hatch-cubin's table."""
-        header, line = str(self), self.of().line
+        header, place = str(self), Location(self.file, self.of().line)
         if header in self.headers:
-            return f"move it from {from_header} to the lines below {header} ({Location(self.file, line)})"
-        return f"move it out of {from_header}, below a new header {header}"
+            return f"move the line from {from_header} to the lines below {header} ({place})"
+        return f"move the line out of {from_header}, below a new header {header}"
 
     @property
     def headers(self) -> list[str]:

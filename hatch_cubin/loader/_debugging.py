@@ -54,8 +54,8 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
     if manifest.header.get("skipped"):
         return _message(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP")
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
-    if name in known:  # so the order is wrong
-        _damaged("manifest.json", "its lines are not in order")
+    if name in known:
+        _damaged("manifest.json", "the lines are not sorted")
     more = ", …" * (len(known) > 20)
     guess = _guess(name, known) or f"the bundle has {', '.join(map(repr, known[:20])) or 'nothing'}{more}"
     if "<" in name:
@@ -85,7 +85,7 @@ def refuse_choice(
         guess = _guess(wrong[0], known) or "arguments of a kernel have no names"
         if wrong[0] in ("cc", "driver", "arch", "gpu", "sm"):
             guess = "only find() and read() take cc=(9, 0) and driver"
-        what = f"{wrong[0]!r} is neither a macro of {name!r} nor module, variant or device; {guess}"
+        what = f"{wrong[0]!r} is not a macro of {name!r}, nor the argument module, variant or device; {guess}"
     if fitting:
         what = f"{name!r}{details} is ambiguous: add module= or the variant's macros, or name a module"
     listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
@@ -132,7 +132,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     archs = [each.arch for each in entries]
     absent = [each.arch for each in shipped if each.arch not in archs]
     if fitting := select(number, None, [(arch, 0) for arch in absent]):
-        return f"{fitting[0]} is shipped too, but {found.source} does not define this kernel for it"
+        return f"{found.source} does not define this kernel for {fitting[0]}, another shipped arch"
     if cc < (5, 0):
         return "CUDA 12 does not support this GPU"
     older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""
@@ -141,7 +141,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
     fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration'
     if absent:
-        fix += f", if {found.source} defines this kernel for it, unlike for {', '.join(absent)}"
+        fix += f", and check that {found.source} defines this kernel for sm_{number}"
     return f"{fix}; unset HATCH_CUBIN_ARCHS, and build again"
 
 
@@ -237,8 +237,10 @@ def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") 
         if not size:
             wrong.append(f"{which} {kind}")
         elif size != parameter.size:
-            where = f"but {spelled or 'the parameter'} has {parameter.size}"
-            wrong.append(f"{which} is passed as {_count(size, 'byte')}, {where}{_fitting(parameter)}")
+            wrong.append(
+                f"{which} is passed as {_count(size, 'byte')}, "
+                f"but {spelled or 'the parameter'} has {parameter.size}{_fitting(parameter)}"
+            )
         elif not _is_meant(kind, spelled):
             wrong.append(f"{which} is not of type {spelled}{_fitting(parameter)}")
     return wrong
@@ -311,8 +313,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "9663d923a532a90256bf47410448d6026759a424ade1f7ec79fea767a63d8e4b",
-    "_split": "d92324e5a77b86bb51e1fbd758a91ba2924959139e9ac8f72c3facb71aba4150",
+    "_packs": "e9bbb9b9baf673e07363342f7a1806e1d285c73980f401dae87b9580a8c05603",
+    "_split": "a1367eb1e615291f3da56e9756bfb3da7b0cc5fc560bb4931442f1c6e4aeb1ab",
 }
 
 
@@ -373,7 +375,9 @@ def _layer_of(folder: str, *, strict: bool) -> "_Used":
             raise
         why = "has no manifest.json; a package has its bundle in _cubins"
         if not os.path.isdir(folder):
-            why = "is not a folder: hatch-cubin unpack WHEEL --into DIR writes one; code needs {name: code}"
+            why = (
+                "is not a folder (hatch-cubin unpack WHEEL --into DIR writes one); pass code as {name: code}"
+            )
         raise CubinError(_message(f"use() takes the folder of a bundle, but {folder:.200} {why}")) from None
     if "blocks" in header:
         _borrow(folder, "_packs")
@@ -391,9 +395,11 @@ def _borrow(folder: str, name: str) -> None:
     except CubinDamagedError:
         data = b""
     if _sha256(data) != _DIGESTS[name]:
-        what = f"{path} is not of the version of this package's loader"
-        how = "hatch-cubin unpack WHEEL --into DIR writes a folder that needs no such file"
-        raise CubinError(_message(f"{what}: {how}"))
+        what = (
+            f"{path} is not of the version of this package's loader: "
+            f"hatch-cubin unpack WHEEL --into DIR writes a folder that needs no {name}.py"
+        )
+        raise CubinError(_message(what))
     _parts.setdefault(name, _new_part(name, compile(data, path, "exec")))
 
 
@@ -427,4 +433,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "130d13fc09090dff"
+__build__ = "9069938b92caa669"

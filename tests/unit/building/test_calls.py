@@ -196,9 +196,11 @@ def test_a_failed_compile_has_no_hint_to_set_what_the_call_does_not_have(project
     (project.root / "demo/a.cu").write_text(f"{IN_TABLE}\n__global__ void k(int *x) {{ *x = BLOCK; }}\n")
     error: Any = refusal(Exception, pipeline.build, project)
     hints = [each.hint for each in error.problems]
-    assert hints == [
-        "the library reports this error at run time too: correct the text, or the options of its call"
-    ]
+    hint = (
+        "correct the source text, or the options of the call that compiles the text: "
+        "the call fails at run time too"
+    )
+    assert hints == [hint]
 
 
 def test_the_hint_for_a_missing_header_is_a_table_of_the_call(project: Project) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hatch_cubin.common.environment import WithOptions
 from hatch_cubin.errors import ConfigError, Location, SourceError, problem
 from hatch_cubin.keys.jobs import reachable_files
-from hatch_cubin.project.project import Project, read_sources
+from hatch_cubin.project.project import _NO_FOLDER, Project, read_sources
 from tests.helpers import SAXPY, TABLE, found, pyproject, read_config, refusal, write_tree
 
 HEADER = pyproject("").count("\n")  # the line of the table's header
@@ -443,6 +443,21 @@ def test_a_path_that_is_nearly_one_of_the_project_is_guessed(tmp_path: Path) -> 
         ("pattern-matches-nothing", "did you mean 'kernels/reduce.cu'?"),
         ("pattern-matches-nothing", "did you mean 'kernels/reduce.cu'?"),
         ("include-folder-not-found", "did you mean 'headers'?"),
+    ]
+
+
+def test_a_path_from_another_folder_is_named_from_the_projects_folder(tmp_path: Path) -> None:
+    files = {f"src/demo/{name}/detail/k.h": "" for name in ("a", "b")}
+    write_tree(tmp_path, {"src/demo/kernels/reduce.cu": SAXPY, "lib/inc/x.h": "", **files})
+    options = 'sources = ["reduce.cu", "demo/kernels/reduce.cu"]\ninclude-dirs = ["inc", "detail", "x/y"]\n'
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, options))
+    assert [each.hint for each in caught.value.problems] == [
+        "did you mean 'src/demo/kernels/reduce.cu'?",
+        "did you mean 'src/demo/kernels/reduce.cu'?",
+        "did you mean 'lib/inc'?",
+        "did you mean 'src/demo/a/detail' or 'src/demo/b/detail'?",
+        _NO_FOLDER,
     ]
 
 
