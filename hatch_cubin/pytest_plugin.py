@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--record-cubins",
         metavar="FOLDER",
-        help="write each text that CuPy or cuda.core compiles at run time into this folder, for a build",
+        help="write each text that CuPy or cuda.core compiles at run time into this folder, for later builds",
     )
     group.addoption(
         "--forbid-run-time-compiles",

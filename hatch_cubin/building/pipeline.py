@@ -472,7 +472,7 @@ def _producers_without_requirements(project: Project) -> Iterator[str]:
         if missing := installed_wheels.unmet(rule.requires):
             packages = ", ".join(map(installed_wheels.shown, missing))
             yield (
-                f"the texts of the producer {rule.name} were not compared, "
+                f"the texts of the producer {rule.name} were not compared with the lock, "
                 f"because the producer needs packages that are not installed: {packages}"
             )
 

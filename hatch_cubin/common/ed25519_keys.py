@@ -60,7 +60,9 @@ def read_public(text: str) -> bytes:
     raw = read(PUBLIC, text)
     y = int.from_bytes(raw, "little") & ~(1 << 255)
     if y >= _PRIME or y in _OF_LOW_ORDER:
-        raise ValueError("was not made by 'hatch-cubin keygen': anyone could forge signatures for this key")
+        raise ValueError(
+            "is so weak that anyone could forge its signatures: use a key of 'hatch-cubin keygen'"
+        )
     return raw
 
 

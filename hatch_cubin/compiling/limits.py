@@ -51,7 +51,10 @@ def _without_code(name: str, arch: str, texts: Mapping[str, str]) -> Iterator[Pr
     kernel = next((each for each in declared(texts) if each.base == _base(name)), None)
     if kernel is not None and not _NOTHING.fullmatch(kernel.code.partition("{")[2]):
         what = f"kernel {kernel.name!r} does nothing: its compiled code for {arch} is empty"
-        hint = "check the conditions in its body, such as #if __CUDA_ARCH__, and that it stores its results"
+        hint = (
+            "check the conditions in the kernel's body, such as #if __CUDA_ARCH__, "
+            "and check that the kernel stores its results"
+        )
         yield problem("empty-kernel", what, kernel.where, hint)
 
 

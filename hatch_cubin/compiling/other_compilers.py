@@ -62,4 +62,4 @@ def _hint(project: Project, cached: str, own: str, compiler: str) -> str:
         return f"{fill}; or run 'hatch-cubin lock' where the cache was filled, and commit cubin.lock"
     variable = project.config.replaced.get("toolkit")
     choice = f"{variable}={release}" if variable else setting("toolkit", release)
-    return f"{fill}; or choose the release in the cache for all builds: {choice}"
+    return f"{fill}; or let all builds use the release that filled the cache: {choice}"

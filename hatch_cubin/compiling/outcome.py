@@ -57,8 +57,8 @@ def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
     return [
         failure(
             "kernel-beside-tile-kernels",
-            f"the source has only tile kernels, so the wheel would not contain the kernel {name!r} in a "
-            "header, which is not a tile kernel",
+            f"the source has only tile kernels, so the wheel would not contain {name!r}, "
+            "a kernel without tile code in a header",
             where,
             hint,
         )

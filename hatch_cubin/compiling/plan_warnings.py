@@ -73,7 +73,7 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
                 if path[0] != "define" and others:
                     hint = (
                         f"{others[0].unit.module.source.path} uses {name}, but this table does not apply to "
-                        f"that source: move the line to 'define' of {config.place}, above the first "
+                        f"that source: move {name} to 'define' of {config.place}, above the first "
                         f"[[…{path[0]}]]"
                     )
                 what = (
@@ -105,9 +105,8 @@ def archs_by_default(project: Project, jobs: Iterable[Job]) -> list[Problem]:
                 f"does not match {source.path}"
             )
             hint = (
-                f"to set the archs of all sources, move the line to {config.place}, above the first "
-                "[[…source]]; to keep the default archs without this warning, write a line above the first "
-                f"[[…source]]: {setting('archs', config.archs)}"
+                f"to set the archs of all sources, move this line to {config.place}, above the first "
+                f"[[…source]]; to keep the default archs, write there: {setting('archs', config.archs)}"
             )
             return [problem("archs-by-default", what, where, hint)]
     return []

@@ -34,8 +34,8 @@ _LEAVE_OUT = (
     "that {} compiles the text at run time"
 )
 _NOT_IN_KEY = (
-    "remove the option, because a call's key does not contain folders: list folders of the project in "
-    "'include-dirs', and wheels with headers in 'header-packages'"
+    "remove the option, because the library ignores folders when it looks for the module of a call; list "
+    "the project's folders in 'include-dirs', and wheels with headers in 'header-packages'"
 )
 
 Report = Callable[[Problem, tuple[str | int, ...]], None]

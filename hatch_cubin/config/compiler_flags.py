@@ -8,7 +8,9 @@ _TARGETS = "the archs to compile for are set with 'archs', a key of hatch-cubin"
 _HOST = "this flag is for the host's compiler or for nvcc itself, and a build runs neither: leave it out"
 _USUAL = "code is optimized without this flag: leave it out"
 _LINKED = "to link several sources, write a [[…module]] table with mode = {mode!r}"
-_UNANNOTATED = "device-as-default-execution-space = true makes functions without an annotation device code"
+_UNANNOTATED = (
+    "with device-as-default-execution-space = true, functions without an annotation become device code"
+)
 _LAMBDAS = "NVRTC accepts lambdas in device code without this flag: leave it out"
 INSPECT = "after the build, 'hatch-cubin inspect WHEEL' prints the registers of each kernel"
 REGISTERS = f"leave the option out: {INSPECT}"

@@ -163,7 +163,7 @@ def _listed(name: str, items: Sequence[object], refuse: Callable[..., None]) -> 
             text = _text(item)
             if _RANGE.fullmatch(text):
                 hint = f"write a range as a string, not as an array: {toml_lines.setting(name, text)}"
-                raise ValueError(f"has the range {text!r} as a value")
+                raise ValueError(f"has the range {text!r} inside an array")
             if text in texts:
                 raise RefusedValueError(problem("repeated-value", f"has {text!r} twice"))
             texts.append(text)

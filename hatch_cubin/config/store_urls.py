@@ -40,7 +40,7 @@ def parse(value: object) -> Url:
         parts = urlsplit(value)
         port = parts.port
     except ValueError:
-        raise ValueError(f"is not a valid URL, such as {_SOME}") from None
+        raise ValueError(f"is not a valid URL: write a URL such as {_SOME}") from None
     host = parts.netloc.rpartition("@")[2]
     host = host if port is None else host.removesuffix(f":{port}")
     if parts.scheme not in PLAIN | OBJECTS or not _HOST.fullmatch(host):

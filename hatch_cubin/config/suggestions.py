@@ -64,7 +64,7 @@ _AUTOMATIC = {
     "jobs": "a build compiles on all cores of the processor",
     "cache-size": "the cache has no size limit",
     "max-size": "a wheel may have any size",
-    "timeout_s": "a unit may take 30 minutes",
+    "timeout_s": "the compile of a unit may take up to 30 minutes",
 }
 _NO_CHOICE = re.compile(
     r"|auto.*|default|true|false|none|null|all|max.*|unlimited|inf.*|cores|cpus?|\$.*|0|-1", re.IGNORECASE

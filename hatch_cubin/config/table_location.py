@@ -422,8 +422,9 @@ def _unread(place: TableLocation, read: TableLocation) -> ConfigError:
         hint = f"rename {place.renamed(read)}"
     elif place.file == _HATCH_TOML and place.table[0] != "build":
         hint = (
-            f"move the keys of this table to {other}, and delete this table; do not rename this table to "
-            f"[build.hooks.{HOOK}], because [build] in {_HATCH_TOML} replaces [tool.hatch.build] as a whole"
+            f"move the keys of this table to {other}, and delete this table; do not use "
+            f"[build.hooks.{HOOK}], because with any [build] in {_HATCH_TOML}, "
+            "hatchling ignores all of [tool.hatch.build]"
         )
     what = f"the project's build backend reads the table {other}, and does not read this table"
     return ConfigError(problem("two-tables", what, place.of(), hint))

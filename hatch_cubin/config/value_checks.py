@@ -289,8 +289,8 @@ def place(value: object) -> str:
     if _VARIABLE.match(text):
         if _is_of_toolkit(text):
             raise ValueError(
-                f"{text!r} begins with a variable, but variables inside values are not replaced: "
-                "the toolkit's headers are found without this path"
+                f"{text!r} begins with a variable, but variables inside values are not replaced; "
+                "leave this path out, because the toolkit's headers are always found"
             )
         raise ValueError(f"{text!r} begins with a variable, but variables inside values are not replaced")
     return text
@@ -309,8 +309,8 @@ def path(value: object) -> str:
         what = f"{text!r} must be a relative path inside the project"
         if _is_of_toolkit(text):
             what = (
-                f"{text!r} must be a relative path inside the project: "
-                "the toolkit's headers are found without this path"
+                f"{text!r} must be a relative path inside the project; "
+                "leave this path out, because the toolkit's headers are always found"
             )
         raise RefusedValueError(problem("path-leaves-project", what), text)
     if "\\" in text:
@@ -378,7 +378,7 @@ def folder_above(value: object) -> str:
 def root_name(text: str, others: Iterable[str]) -> str:
     """Check the name of a source root; the name must not be in *others*."""
     if not re.fullmatch(r"[^\W_](?:[\w.-]*[\w-])?", text):
-        raise ValueError("must be named like one plain folder, such as 'csrc'")
+        raise ValueError("must be a name of letters, digits, '_', '.' and '-', such as 'csrc'")
     if text.casefold() in map(str.casefold, others):
         raise ValueError("differs from another name only in case, and some file systems ignore case")
     return text

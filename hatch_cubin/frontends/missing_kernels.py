@@ -55,8 +55,8 @@ def _other_backend(project: Project, backend: str, requires: object) -> Problem:
         "backend-without-kernels",
         f"the build backend {backend!r} does not build kernels, so its wheels will not contain any",
         table_location.place_of(project.root, ("build-system",)).of("build-backend"),
-        f"write {lines} here, and backend = {json.dumps(backend)} in {project.config.place}; "
-        "or run 'hatch-cubin bundle --into FOLDER' before each build",
+        f"write {lines} in [build-system], and write backend = {json.dumps(backend)} in "
+        f"{project.config.place}; or run 'hatch-cubin bundle --into FOLDER' before each build",
     )
 
 

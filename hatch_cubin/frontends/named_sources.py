@@ -31,8 +31,8 @@ def warn_of_patterns(project: Project, left_out: Sequence[str], patterns: Iterab
         if named:
             shown = named[0] if len(named) == 1 else f"{named[0]} and {len(named) - 1} more"
             what = (
-                f"{setting}: {pattern!r} matches {shown}, but the wheel does not contain the files from "
-                "which kernels are compiled"
+                f"{setting}: {pattern!r} matches {shown}, but hatch-cubin leaves the files from which "
+                "kernels are compiled out of the wheel"
             )
             hint = (
                 f"to keep these files in the wheel, set ship-sources = true in {project.config.place}; "

@@ -177,7 +177,10 @@ class IncludeSearch:
         candidates = self._candidates(include.name, root, includer_folder)
         for place, written in itertools.starmap(self._in_source_root, candidates):
             if differs_by_process(os.path.join(place.path, written)):
-                what = f"cannot include {include.name!r}: this path leads to a different file in each process"
+                what = (
+                    f"cannot include {include.name!r}: "
+                    "a path such as /proc/self/… leads to a different file in each process"
+                )
                 raise SourceError(
                     problem("include-differs-by-process", what, hint="include the file by its real path")
                 )

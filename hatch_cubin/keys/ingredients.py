@@ -298,7 +298,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "assembled",
         _assembled,
-        {"assembled": ("", "ptxas now assembles the PTX for {new}, only to check the PTX", "")},
+        {"assembled": ("", "the build now checks the PTX: ptxas assembles the PTX for {new}", "")},
         str,
         is_of_arch=True,
         positions=DigestPositions(7, None, None),
@@ -310,7 +310,7 @@ INGREDIENTS: Sequence[Ingredient] = (
         {
             "tileiras": (
                 "tileiras {old} -> {new}",
-                "this source now contains tile kernels, for tileiras {new}",
+                "this source now contains tile kernels, which tileiras {new} assembles",
                 "this source no longer contains tile kernels",
             )
         },

@@ -50,7 +50,7 @@ def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Ite
     needless.sort(key=lambda module: module.source.path)
     paths = [*config.exclude, *(each.source.path for each in needless if not each.source.produced)]
     for module in needless:
-        what = f"this source has no kernel, but the same module name as another source: {module.base!r}"
+        what = f"this source without kernels has the same module name as another source: {module.base!r}"
         made = module.source.produced
         hint = made.leave_out if made else setting("exclude", paths)
         yield problem("module-name-taken", what, module.location, hint)

@@ -90,8 +90,8 @@ def _hint(project: Project) -> str:
         return lock_format.HINT
     setters, keys = " and ".join(replaced.values()), " and ".join(map(repr, replaced))
     return (
-        f"the lock is for the values in the table: build without {setters}; "
-        f"or write the same value in {keys}, and then run 'hatch-cubin lock' without {setters}"
+        f"the lock is for the values in the table: build without {setters}; or write the value of {setters} "
+        f"into {keys} of the table, and then run 'hatch-cubin lock' without {setters}"
     )
 
 
@@ -110,8 +110,8 @@ def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> I
         )
         command = install_command(project) or requirements.install_command(project.config, project.environ)
         hint = (
-            f"build again, because an isolated build then installs the compiler; without "
-            f"isolation, run: {command}"
+            "build again: an isolated build installs the compiler if units are missing when the build "
+            f"begins; without isolation, run: {command}"
         )
         details = (*_WHY_MISSING, *verdict.faults, exc.problems[0].what)
         raise ToolchainError(

@@ -42,12 +42,12 @@ def _different_headers(first: Module, module: Module) -> Iterator[Problem]:
     if first.include_dirs != module.include_dirs or (in_folder and one.folder != other.folder):
         what = f"has the same text and options as {one.path}, but may include other headers"
         hint = (
-            "a wheel can contain only one of these sources: set the same 'include-dirs' for "
-            "both, or remove one source"
+            "a wheel can contain both sources only if they include the same headers: set the same "
+            "'include-dirs' for both sources, or remove one source"
         )
         if first.include_dirs == module.include_dirs:
             hint = (
-                "a wheel can contain only one of these sources: move both into one "
-                "folder, or remove one source"
+                "a wheel can contain both sources only if they include the same headers: move both "
+                "sources into one folder, or remove one source"
             )
         yield problem("same-call-other-headers", what, module.location, hint)

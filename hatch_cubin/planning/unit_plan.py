@@ -488,7 +488,7 @@ def _refuse_other_settings(config: Config, source: Source, rules: Sequence[Sourc
         for key in _keys_that_change_calls(rule)
     ]
     if source.variant or source.arch:
-        what = "the name of a source with 'as' cannot contain a variant or an arch"
+        what = "a source with the key 'as' cannot have a variant or an arch in its name"
         problems.append(
             problem(
                 "setting-changes-call", what, Location(source.path), "remove '[…]' and the arch from the name"

@@ -91,7 +91,7 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
     if "." in listed:
         del listed["."]
         what = f"{rule.path} lists the project's top folder, but 'inputs' cannot contain this folder"
-        hint = "read the names of a folder inside the project, and add this folder's files to 'inputs'"
+        hint = "list a folder inside the project instead, and add the files of that folder to 'inputs'"
         yield problem("undeclared-input", what, table, hint)
     if empty := [folder for folder, inside in listed.items() if inside is None]:
         what = f"{rule.path} lists {', '.join(empty)}, which does not exist or has no files"
@@ -119,7 +119,7 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
 
 def _names_in(folder: str, paths: Sequence[str]) -> str:
     undeclared = [path.removeprefix(folder) for path in paths if path.startswith(folder)]
-    return f"the names in {folder}{f' (such as {undeclared[0]})' if undeclared else ''}"
+    return f"the file names in {folder}{f' (such as {undeclared[0]})' if undeclared else ''}"
 
 
 def _globs(read: Sequence[str], listed: Sequence[str]) -> list[str]:
@@ -166,8 +166,8 @@ def _hints(producer: Producer, content: Mapping[str, Any]) -> Iterator[str]:
     if top and all(name.partition(".")[0] != top for name, _folder in producer.packages):
         requires = setting("requires", [*rule.requires, "…"])
         yield (
-            "an isolated build installs only the packages in 'requires': in the producer table, replace … in "
-            f"this line by the name of the distribution that contains {top}: {requires}"
+            "an isolated build installs only the packages in 'requires': write this line in the producer "
+            f"table, with the name of the distribution that contains {top} instead of …: {requires}"
         )
     if error.startswith("FileNotFoundError"):
         if any(re.search("subprocess|Popen", text) for *_place, text in content["frames"]):

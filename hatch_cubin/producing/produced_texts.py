@@ -30,8 +30,8 @@ _NAME = re.compile(
 _VALUE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^=,]+)")
 _EXAMPLES = "such as 'axpy.cu', 'matmul[BM=64].cu' or 'matmul[BM=64].sm_90a.ptx'"
 _FORM = (
-    "the form is stem[KEY=value,…].arch.cu, and the suffix can also be .ptx or .tileir; "
-    "[KEY=value,…] and .arch are optional; the stem has no dot or brace, and the name has no slash"
+    "write the name of a text as stem[KEY=value,…].arch.cu; [KEY=value,…] and .arch are optional, "
+    ".ptx or .tileir may replace .cu, the stem has no dot or brace, and the name has no slash"
 )
 _NUMBERS_OF_BOOLEANS = {"true": "1", "false": "0"}  # the loader writes True and False in the same way
 _HEADER = (
@@ -51,7 +51,7 @@ class _PlaceOfScript(TableLocation):
         return Location(self.file)
 
     def tables(self, _key: str) -> str:
-        return "the mapping that the function returns for a name"
+        return "the mapping that the producer returns for one source"
 
     def in_full(self, hint: str | None) -> str | None:
         """Return a hint with its line of TOML rewritten as an item of a Python mapping."""
@@ -189,8 +189,8 @@ def _text(text: Any, where: Location) -> str:
 def _bytes(value: Any, where: Location) -> bytes:
     if not _is_other(value) or "data" not in value:
         what = (
-            "must be the bytes of Tile IR, or a mapping that has these bytes as 'text' "
-            "and settings of the source"
+            "must be the bytes of Tile IR, or a mapping with these bytes under the key 'text' "
+            "and settings of the source under other keys"
         )
         raise ConfigError(problem("produced-no-text", what, where))
     data: str = value["data"]

@@ -161,7 +161,7 @@ class Project:
             if place.has(key):
                 self.inform(f"{variable}={value} replaces {key!r} ({place.of(key)})")
             else:
-                self.inform(f"{variable}={value} sets {key!r} for this build; {place} does not set {key!r}")
+                self.inform(f"{variable}={value} sets {key!r}, which {place} does not set")
         self._warn_of_missing_signatures()
         self._warn_of_lost_cache()
         self._warn_of_idle_store_settings()
@@ -346,7 +346,7 @@ def _recorded_calls(project: Project, folder: str) -> Iterator[str]:
     """Yield the files in a folder that contain recorded calls. Warn if the folder does not exist."""
     if not project.tree.disk_path(folder).is_dir():
         what = f"recorded: {folder!r} is not a folder of the project, so no recorded calls are compiled"
-        hint = "a test run with --record-cubins writes the folder, if a test launches or compiles a kernel"
+        hint = "pytest with --record-cubins creates this folder when a test launches or compiles a kernel"
         where = project.config.place.of("recorded", project.config.recorded.index(folder))
         project.warn(problem("recorded-folder-not-found", what, where, hint).with_code())
     yield from (path for path in walk(project.tree, folder, strict=True) if path.endswith(".cu"))

@@ -88,7 +88,7 @@ def _gc_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-last-build",
         action="store_true",
-        help="keep the entries that the last build used; without other options, remove all other entries",
+        help="keep the entries that the last build used; if this is the only option, remove all the rest",
     )
 
 
@@ -224,7 +224,7 @@ def _gc(args: argparse.Namespace) -> Answer:
     last = history.builds(folder)[: args.keep_last_build]
     kept = [
         f"kept {count(build['hits'] + build['misses'], 'unit')} of the last build with this cache, "
-        f"whose project is {build['project']}"
+        f"which was a build of {build['project']}"
         for build in last
     ]
     return answer._replace(lines=[*kept, *answer.lines])

@@ -57,15 +57,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help=(
-            "do not report kernels or modules with matching names that do not run on all GPUs, "
-            "nor files with matching paths that have GPU code outside the bundle"
+            "do not report what GLOB matches: kernels or modules that do not run on all GPUs, "
+            "and files that have GPU code outside the bundle"
         ),
     )
     parser.add_argument(
         "--max-size",
         metavar="SIZE",
         type=size_of,
-        help="the largest allowed size of a wheel, as in '100 MB'; by default 'max-size' of the table",
+        help="the largest allowed size of a wheel, as in '100 MB'; by default the project's 'max-size'",
     )
     folder_argument(parser)
     output_arguments(parser)
@@ -77,8 +77,9 @@ def run(args: argparse.Namespace) -> Answer:
     if not (args.wheels or args.table):
         taken = next((each for each in args.spared if os.path.exists(each)), None)
         if taken is not None:
-            what = f"{taken} is the value of --except"
-            args.refuse(f"{what}: write the wheel before the option, and a glob after it")
+            args.refuse(
+                f"--except takes {taken} as its glob: write the wheel before --except, and a glob after it"
+            )
         args.refuse("name a wheel, or write --table")
     if args.gpu and (more := [each for each in args.wheels if re.fullmatch(_CAPABILITY, each)]):
         listed = ",".join((*(f"{cc // 10}.{cc % 10}" for cc in args.gpu), *more))
@@ -159,7 +160,10 @@ def _uncompiled_sources(opened: OpenedWheel, excluded: Sequence[str]) -> Iterato
     if names:
         yield ReportSection(
             f"{opened.path}: these sources are not compiled because of 'exclude', but they are in the wheel",
-            [*names, "to leave them out of the wheel, exclude them in the settings of the build backend too"],
+            [
+                *names,
+                "to leave these sources out of the wheel, exclude them in the build backend's settings too",
+            ],
         )
 
 

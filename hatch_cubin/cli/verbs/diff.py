@@ -65,7 +65,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         type=_limits,
         default=(),
-        help=f"exit with code 1 if one of these got worse: {','.join(FAIL_ON_KINDS)}; as in 'lost,size=5%%'",
+        help=(
+            "exit with code 1 if the comparison finds one of these regressions: "
+            f"{','.join(FAIL_ON_KINDS)}; for example 'lost,size=5%%'"
+        ),
     )
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a page for a browser")
     project_arguments(parser)
@@ -189,7 +192,7 @@ def _limit(text: str) -> FailLimit:
     if not amount:
         return FailLimit(change, text)
     if change in ("lost", "signatures"):
-        raise ValueError(f"{change!r} does not accept a limit: a single kernel is enough for an error")
+        raise ValueError(f"write {change!r} without '={amount}', because a single kernel is already an error")
     if amount.endswith("%"):
         return FailLimit(change, text, _number(text, amount[:-1]), percent=True)
     counted = change in ("spills", "registers")

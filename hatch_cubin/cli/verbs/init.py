@@ -42,7 +42,7 @@ _SETTINGS = (
     Setting(
         "toolkit",
         f'"{TOOLKIT}"',
-        "PTX needs a driver that is as new as the toolkit: PTX of CUDA 13.0 runs on all drivers for CUDA 13",
+        "PTX needs a driver at least as new as the toolkit: all drivers for CUDA 13 can run PTX of CUDA 13.0",
     ),
 )
 _INSIDE = "the build backend that makes everything in the wheel except the kernels"
@@ -105,7 +105,10 @@ def run(args: argparse.Namespace) -> Answer:
     lines = [f"{change['file']}: {change['what']}" for change in files.changes]
     lines = lines or ["nothing to change"]
     if (command := _PAST_OURS.get(backend.partition(".")[0])) and builds_kernels:
-        lines.append(f"'{command}' now makes wheels without kernels: build with pip, uv or 'python -m build'")
+        lines.append(
+            f"'{command}' does not run hatch-cubin, so its wheels have no kernels: "
+            "build with pip, uv or 'python -m build'"
+        )
     return Answer(facts, [*lines, "next:", *map(_step, following)])
 
 

@@ -200,7 +200,7 @@ class _Rebuilder:
         if whole is None:
             main = f"{said['project']} {said['version']}"
             what = f"this companion wheel was not compared, because the main wheel {main} is missing"
-            hint = "name the main wheel too, as 'hatch-cubin split' wrote it"
+            hint = "also name the main wheel that 'hatch-cubin split' wrote"
             wrong = problem("companion-not-compared", what, path, hint)
         elif not fits_manifest(package, said, whole):
             what = "this companion wheel does not have the files that the main wheel's manifest lists"

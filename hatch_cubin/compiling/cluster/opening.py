@@ -83,7 +83,7 @@ def _scheduler(work: ClusterWork, name: str, upcoming: Callable[[], Task | None]
     project = work.project
     if not work.paths.descriptors:
         what = f"{project.as_written('HATCH_CUBIN_EXECUTOR')}: only builds on Linux can use a cluster"
-        hint = "on other systems, paths in the compiled code would differ from machine to machine"
+        hint = "on systems other than Linux, paths in the compiled code would differ from machine to machine"
         raise ToolchainError(problem("cluster-needs-linux", what, hint=hint))
     jobs = [job for job in work.jobs if can_be_sent(job)]
     archive = pack(jobs, work.paths, folders_of(jobs))

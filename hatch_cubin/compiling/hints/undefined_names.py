@@ -255,13 +255,14 @@ def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     hint = f"if this name is a macro, replace … by its value:{pasted}"
     if defined := {name: values[name] for name in macros.values() if name in values}:
         hint = (
-            "a value in the name of a source does not define a macro: "
+            "a value in a source's name, as in sum[BLOCK=64].cu, does not define a macro: "
             "let the producer write the value into the text"
         )
         if RESERVED.isdisjoint(defined):
             hint = (
-                "a value in the name of a source does not define a macro: let the producer write the value "
-                f'into the text, or return {{"text": …, "define": {json.dumps(defined)}}} instead of a text'
+                "a value in a source's name, as in sum[BLOCK=64].cu, does not define a macro: "
+                "let the producer write the value into the text, "
+                f'or return {{"text": …, "define": {json.dumps(defined)}}}'
             )
     types = {name for text in _texts(failed) for name in _TYPE.findall(text)}
     if (name := next(iter(macros.values()))) in types:

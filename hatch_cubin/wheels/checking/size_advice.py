@@ -159,7 +159,7 @@ def _consequence(manifest: Manifest, arch: str) -> str:
         return f"some kernels would not run on {', '.join(names)}"
     more = [each["gpu"] for each in before if after[each["gpu"]]["ptx"] > each["ptx"]]
     return (
-        f"drivers would translate PTX for {', '.join(more)}"
+        f"on {', '.join(more)}, drivers would translate PTX"
         if more
         else "every GPU would still run all kernels"
     )

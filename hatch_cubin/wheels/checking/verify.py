@@ -200,7 +200,8 @@ def _form_problems(bundle: Bundle, manifest: Manifest) -> Iterator[Problem]:
             yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
         elif block.size > MOST and len(parts[name]) > 1:
             what = (
-                f"lists several entries in the block {name}, but a block of this size may have only one entry"
+                f"lists several entries in the block {name}, but a block of more than {MOST} bytes "
+                "must have only one entry"
             )
             yield problem("manifest-inconsistent", what, bundle.at("manifest.json"))
 

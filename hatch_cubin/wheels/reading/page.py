@@ -172,7 +172,11 @@ def _time_chart(facts: BundleFacts, seconds: CompileTimes) -> str:
     ordered = sorted(times.items(), key=lambda item: (-item[1], item[0]))
     longest = max(ordered[0][1], 0.001)
     rows = [_chart_row(name, [(name, took, "seconds")], longest, f"{took:.2f} s") for name, took in ordered]
-    return _chart("Compile time by module", rows, "the sum for all archs, from the build report")
+    return _chart(
+        "Compile time by module",
+        rows,
+        "each time is the sum for all archs of the module, from the build report",
+    )
 
 
 def _chart(title: str, rows: Sequence[str], note: str = "") -> str:

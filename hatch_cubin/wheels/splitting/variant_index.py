@@ -40,7 +40,7 @@ def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
             what = (
                 f"is not listed in {index.name}, so installers choose another wheel for the GPUs of {label}"
             )
-            hint = "run 'hatch-cubin split' for all wheels of this version with the same folder as --into"
+            hint = "run 'hatch-cubin split' for each wheel of this version, with the same --into folder"
             yield problem("wrong-variant-index", what, Location(opened.path), hint)
 
 

@@ -131,7 +131,7 @@ def test_every_wrong_option_is_reported() -> None:
 def test_a_folder_outside_of_the_project_has_another_key(folder: str) -> None:
     ((code, line, hint),) = refused(f'options = ["-I{folder}"]')
     assert (code, line) == ("path-leaves-project", 3)
-    assert "folders of the project in 'include-dirs'" in str(hint)
+    assert "the project's folders in 'include-dirs'" in str(hint)
 
 
 def test_an_absolute_folder_of_the_project_is_shown_as_it_may_be_written(tmp_path: Any) -> None:

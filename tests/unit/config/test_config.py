@@ -1002,8 +1002,8 @@ def test_a_call_is_the_name_of_a_function(call: str, hint: str | None) -> None:
         (
             f'["{ed25519_keys.write(ed25519_keys.PUBLIC, bytes(32))}"]',
             (
-                "trusted-keys: a key was not made by 'hatch-cubin keygen': anyone could forge "
-                "signatures for this key"
+                "trusted-keys: a key is so weak that anyone could forge its signatures: "
+                "use a key of 'hatch-cubin keygen'"
             ),
         ),
         ("[1]", 'trusted-keys must be an array of strings, as in ["a", "b"], not [1]'),
@@ -1261,7 +1261,9 @@ def test_a_bad_variable_is_shown_as_it_may_be_meant(variable: str, value: str, m
 
 def test_no_limit_is_set_by_no_variable() -> None:
     (found,) = problems("", {"HATCH_CUBIN_TIMEOUT": "0"})
-    assert found.hint == ("unset HATCH_CUBIN_TIMEOUT: without this variable, a unit may take 30 minutes")
+    assert found.hint == (
+        "unset HATCH_CUBIN_TIMEOUT: without this variable, the compile of a unit may take up to 30 minutes"
+    )
 
 
 @pytest.mark.parametrize(
@@ -1492,7 +1494,7 @@ def test_a_producer_needs_a_path() -> None:
 
 
 def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
-    ending = "inside the project: the toolkit's headers are found without this path"
+    ending = "inside the project; leave this path out, because the toolkit's headers are always found"
     assert only_message('include-dirs = ["/usr/local/cuda/include"]').endswith(ending)
 
 

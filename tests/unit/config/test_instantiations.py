@@ -130,7 +130,7 @@ VALUES = 'must be an array of at least one value, or a range such as "0..31", no
             (f"{{ kernel = 'a<{{N}}>', N = '{text}' }}", f".N {VALUES} {text!r}", 'N = "0..31"')
             for text in ("31..0", "0...31", "0-31", "0:31", " 0 .. 31 ", "0..=31")
         ),
-        ("{ kernel = 'a<{N}>', N = ['0..3'] }", ".N has the range '0..3' as a value", 'N = "0..3"'),
+        ("{ kernel = 'a<{N}>', N = ['0..3'] }", ".N has the range '0..3' inside an array", 'N = "0..3"'),
         ("{ kernel = 'a<{N}>', N = [1, '1'] }", ".N has '1' twice [repeated-value]", None),
         *(
             (f"{{ kernel = 'a<{{N}}>', N = [{text}] }}", f".N must be types or values, …, not {shown}", None)

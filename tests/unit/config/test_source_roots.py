@@ -9,7 +9,7 @@ from tests.helpers import pyproject, read_config, refusal
 
 LINE = pyproject("").count("\n") + 1  # the table's first
 WAY = "must be a path to a folder above the project, such as '../csrc', not"
-NAME = "must be named like one plain folder, such as 'csrc'"
+NAME = "must be a name of letters, digits, '_', '.' and '-', such as 'csrc'"
 
 
 def told(options: str) -> list[str]:

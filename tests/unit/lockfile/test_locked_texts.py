@@ -178,7 +178,7 @@ def test_names_in_a_listed_folder_and_lost_producers_are_changes(project: Projec
     made = lock(project)
     (project.root / "demo/in/sub").mkdir()
     assert locked_texts.with_locked_texts(made.producers, project, read_sources(project))[1] == [
-        "files in the folder demo/in are added or removed, and a producer may list this folder"
+        "files in the folder demo/in are added or removed, and a producer may read the folder's file names"
     ]
     assert [*locked_texts.producer_changes(made.producers, [])] == [
         "the producer demo/gen.py:sources is gone"
@@ -207,7 +207,7 @@ def test_a_check_runs_producers_or_says_that_it_could_not(
     without_runs(monkeypatch)
     without = with_rule(requires=("no-such-thing==1",))(project)
     unchecked = (
-        "the texts of the producer demo/gen.py:sources were not compared, "
+        "the texts of the producer demo/gen.py:sources were not compared with the lock, "
         "because the producer needs packages that are not installed: "
     )
     assert pipeline.check_lock(without, made) == pipeline.LockCheck((), [f"{unchecked}no-such-thing 1"])

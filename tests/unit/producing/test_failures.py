@@ -165,8 +165,8 @@ def test_a_hint_of_the_process_is_shown() -> None:
             "jinja2.ext",
             [],
             (
-                "an isolated build installs only the packages in 'requires': in the producer table, replace "
-                '… in this line by the name of the distribution that contains jinja2: requires = ["…"]'
+                "an isolated build installs only the packages in 'requires': write this line in the producer "
+                'table, with the name of the distribution that contains jinja2 instead of …: requires = ["…"]'
             ),
         ),
         ("ModuleNotFoundError", "demo.no", [], None),

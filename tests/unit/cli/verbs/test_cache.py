@@ -109,7 +109,7 @@ def test_nothing_of_cuda_is_needed_to_look_after_a_cache(
     monkeypatch.setitem(sys.modules, "cuda", None)
     assert say("stats")[1].startswith("2 entries, ")
     assert say("gc", "--keep-last-build") == [
-        f"kept 2 units of the last build with this cache, whose project is {project}",
+        f"kept 2 units of the last build with this cache, which was a build of {project}",
         "removed 0 entries, 0 B",
     ]
     assert say("clear")[0].startswith("removed 2 entries, ")

@@ -286,7 +286,7 @@ def test_a_wheel_that_the_option_except_takes_for_its_glob_is_named(tmp_path: Pa
     wheel = wheel_of(tmp_path, KERNELS)
     answer = check(command, "--except", wheel)
     assert (answer.code, answer.err[-1].count(str(wheel))) == (2, 1)
-    assert answer.err[-1].endswith(": write the wheel before the option, and a glob after it")
+    assert answer.err[-1].endswith(": write the wheel before --except, and a glob after it")
 
 
 def test_what_verify_proves_tags_and_paths_are_checked_too(tmp_path: Path, command: Command) -> None:

@@ -185,7 +185,7 @@ def test_without_two_wheels_the_size_of_the_bundles(
     [
         ("spill", f"'spill' is not one of {', '.join(FAIL_ON_KINDS)}: did you mean 'spills'?"),
         ("x", f"'x' is not one of {', '.join(FAIL_ON_KINDS)}"),
-        ("lost=3", "'lost' does not accept a limit: a single kernel is enough for an error"),
+        ("lost=3", "write 'lost' without '=3', because a single kernel is already an error"),
         ("spills=few", "'spills=few' needs a number after the '=', as in 'registers=8' or 'size=5%'"),
         ("size=%", "'size=%' needs a number after the '=', as in 'registers=8' or 'size=5%'"),
         ("size=much", "must be a size such as '2 GiB', not 'much'"),

@@ -33,7 +33,7 @@ INSIDE = "the build backend that makes everything in the wheel except the kernel
 SETTINGS = """\
 # every major GPU generation of CUDA 13, and PTX for future GPUs; fewer archs make a smaller wheel
 archs = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]
-# PTX needs a driver that is as new as the toolkit: PTX of CUDA 13.0 runs on all drivers for CUDA 13
+# PTX needs a driver at least as new as the toolkit: all drivers for CUDA 13 can run PTX of CUDA 13.0
 toolkit = "13.0"
 """
 KERNELS = """\
@@ -174,7 +174,8 @@ def test_around_another_backend_hatch_cubin_becomes_the_build_backend(
         "pyproject.toml: [tool.hatch-cubin] backend, archs, toolkit\n"
         "pyproject.toml: [tool.uv] cache-keys\n"
         ".gitignore: _cubins/\n"
-        "'flit build' now makes wheels without kernels: build with pip, uv or 'python -m build'\n"
+        "'flit build' does not run hatch-cubin, so its wheels have no kernels: "
+        "build with pip, uv or 'python -m build'\n"
         "next:\n  pip install -e .  (or: uv sync)\n"
         "  pip wheel --no-deps .  (or: uv build --wheel, pipx run hatch build -t wheel)\n"
     )

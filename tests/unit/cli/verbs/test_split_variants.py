@@ -332,7 +332,7 @@ def test_check_compares_a_label_with_the_name(tmp_path: Path, command: Command) 
             (
                 f" {INDEX}, ",
                 "the GPUs of sm90",
-                "hint: run 'hatch-cubin split' for all wheels of this version with the same folder as --into",
+                "hint: run 'hatch-cubin split' for each wheel of this version, with the same --into folder",
             ),
         ),
         (json.dumps({"variants": ["sm90"]}), INDEX, ("does not list variants",)),

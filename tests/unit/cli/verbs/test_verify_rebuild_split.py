@@ -58,7 +58,7 @@ def test_a_companion_alone_is_not_proven(tmp_path: Path, command: Command) -> No
         "this companion wheel was not compared, because the main wheel demo 1.0 is missing "
         "[companion-not-compared]"
     )
-    hint = "name the main wheel too, as 'hatch-cubin split' wrote it"
+    hint = "also name the main wheel that 'hatch-cubin split' wrote"
     assert answer.err == f"hatch-cubin: error: {parts / SM90}: {what}\n  hint: {hint}\n"
 
 

@@ -66,7 +66,7 @@ def test_an_arch_saves_what_its_files_take_and_its_gpus_run_what_is_left(tmp_pat
     assert savings(wheel) == {
         "leaving out sm_80 (some kernels would not run on 8.0)": sizes["a.sm_80.cubin"],
         "leaving out sm_86 (every GPU would still run all kernels)": sizes["a.sm_86.cubin"],
-        "leaving out sm_90 (drivers would translate PTX for 9.0)": sizes["a.sm_90.cubin"],
+        "leaving out sm_90 (on 9.0, drivers would translate PTX)": sizes["a.sm_90.cubin"],
     }
 
 

@@ -137,7 +137,8 @@ def test_entries_that_share_a_block_which_is_too_large(tmp_path: Path) -> None:
     assert (
         Coded(
             *IN_MANIFEST,
-            "lists several entries in the block sm_90.0.xz, but a block of this size may have only one entry",
+            "lists several entries in the block sm_90.0.xz, but a block of more than 2097152 bytes "
+            "must have only one entry",
         )
         in told
     )
