@@ -102,7 +102,7 @@ HEADERS = NOW["headers"]
         ({"trees": ["CUTLASS", WHEELS]}, ["some headers from CUTLASS are no longer inputs"]),
         ({"trees": []}, ["all headers from NVIDIA's wheels are now inputs"]),
         ({"trees": [WHEELS[:-1] + "1"]}, ["another release of NVIDIA's wheels is installed"]),
-        ({"implicit": []}, ["hatch-cubin now adds '--frandom-seed=hatch-cubin'"]),
+        ({"implicit": []}, ["hatch-cubin now adds the compiler option '--frandom-seed=hatch-cubin'"]),
         ({"assembled": "sm_90"}, []),
         ({"cuda_core": "1.0.0"}, ["cuda-core 1.0.0 -> 1.2.2, which changes the cache keys"]),
         ({"cuda_core": "1.0.0", "arch": "sm_80"}, ["the cache has a result for sm_80, but not for sm_90"]),
@@ -144,7 +144,7 @@ def test_changes_that_come_with_another_compiler_are_summed_up() -> None:
         "the search path no longer contains cuda",
         "headers from NVRTC 13.5.37 differ",
         "all headers from NVIDIA's wheels are now inputs",
-        "hatch-cubin now adds '--frandom-seed=hatch-cubin'",
+        "hatch-cubin now adds the compiler option '--frandom-seed=hatch-cubin'",
     ]
     alone = {**NOW, "compiler": "13.4.92", "search": ["project/old", "nvrtc"]}
     assert describe_all(differences(alone, NOW), NOW) == [
