@@ -14,8 +14,8 @@ name, add a row to a table in `hints/undefined_names.py`; a new function is not 
 
 `Bake._with_advice` in `bake.py` calls `advise` for each failed compile. `require` in `results.py` calls
 `merge` in `diagnostics.py` so that equal errors become one error, and calls `hints/merge_pasteable.py` so
-that users can paste the lines of several hints at once. `require` then raises one `CompileError` with all
-errors of the build, which `errors.py` prints.
+that users can paste the lines of several hints at once. The `CompileError` that `require` raises contains all
+errors of the build; `errors.py` prints the errors.
 """
 
 from __future__ import annotations
@@ -102,7 +102,10 @@ def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
 
 
 def _without_lines_of_call(error: Diagnostic) -> Diagnostic:
-    """Replace a hint to set options in pyproject.toml, which do not apply to a recorded call of CuPy."""
+    """Replace a hint that suggests options in pyproject.toml by a hint for a recorded call of CuPy.
+
+    The options in pyproject.toml do not apply to a recorded call.
+    """
     if error.hint is None or not _SETS_OPTIONS.search(error.hint):
         return error
     hint = (

@@ -147,7 +147,8 @@ def hatch_table(
 ) -> tuple[Mapping[str, Any], TableLocation]:
     """Return hatch-cubin's table in Hatch's settings.
 
-    The table for wheels takes precedence, then the table for all targets, then the table for *target*.
+    The function returns the first table that exists: the table for wheels, the table for all targets, or the
+    table for *target* (such as 'sdist').
     """
     path = _hook_path(build, target)
     if path is None:

@@ -154,7 +154,8 @@ def _is_marked(error: Diagnostic) -> bool:
 def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report variables without a specifier for the memory space, such as __device__.
 
-    A line with several different errors is not reported, because the line may not declare a variable at all.
+    The function leaves out lines that also have other kinds of errors, because such a line is perhaps not the
+    declaration of a variable.
     """
     like_it = [each for each in found if each.is_own and _VARIABLE.search(each.text)]
     wrong = {each.where for each in found if each not in like_it}
@@ -208,7 +209,7 @@ def _with_runtime(failed: FailedCompile) -> str:
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
 ) -> Explanation | None:
-    """Report one error with a hint for all of *like_it*, if possible an error in the project's code."""
+    """Report only one of the errors in *like_it*, with a hint; prefer an error in the project's own code."""
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])
