@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Begin to watch before modules of the tests are imported; workers of pytest-xdist watch nothing."""
+    """Watch run-time compiles even before test modules are imported, except in workers of pytest-xdist."""
     options = early_config.known_args_namespace
     is_on = options.record_cubins or options.forbid_run_time_compiles
     is_worker = {"PYTEST_XDIST_WORKER", _VARIABLE} <= {*os.environ}
@@ -148,9 +148,10 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
     """Write a call into a folder of recorded calls. Return whether the folder did not contain the call yet.
 
     The name of the file is the key of the call. If the call has template names or include folders, a digest
-    of them is added to the name of the file. So recordings of one call with different template names are
-    different files, and two people can merge their recordings without a conflict. Recordings of one call with
-    different include folders are also different files, so that a build can report the difference.
+    of them is added to the name of the file. If one call is recorded with different template names, each
+    recording is a separate file, so that two people can merge their recordings without a conflict. Recordings
+    of one call with different include folders are also different files, so that a build can report the
+    difference.
     """
     from .loader._text_key import text_of_key
 
@@ -173,7 +174,7 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
 
 
 def _portable(options: Iterable[str], root: Path) -> Iterator[str]:
-    """Yield the options of a call with relative include folders; leave out folders outside the project."""
+    """Yield a call's options with relative include folders, but without folders outside the project."""
     rest = iter(options)
     for option in rest:
         flag = next((flag for flag in ("--include-path", "-I") if option.startswith(flag)), None)

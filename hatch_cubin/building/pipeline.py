@@ -64,7 +64,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Decorate a step of a build: add the table to each error hint that shows a line for pyproject.toml."""
+    """Decorate a step of a build: a hint that suggests a line of pyproject.toml also names the table."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:

@@ -95,7 +95,7 @@ class Links:
         return self._contents[unit]
 
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
-        """Return the symbols of all inputs except LTO-IR, and C++ code that calls the functions among them.
+        """Return the symbols of inputs that are not LTO-IR, and C++ code that calls the inputs' functions.
 
         The worker process links the C++ code with the LTO-IR, and so finds functions that are defined both in
         the LTO-IR and in another input.

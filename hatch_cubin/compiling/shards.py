@@ -21,10 +21,10 @@ def assign_jobs(compiles: Iterable[Compile], count: int) -> dict[str, int]:
     Each CI job gets at most the mean work of all CI jobs plus the longest compile.
 
     Compiles that do not share headers with other compiles are assigned first, the longest compile first, each
-    to the CI job with the least work so far. Compiles that share headers form a family. Families are assigned
-    last, one family after another, so that all CI jobs have about the same amount of work. Most compiles of a
-    family are in the same few CI jobs, so that each CI job can parse the shared headers once for many
-    compiles.
+    to the CI job with the least work so far. Compiles that share headers form a family. These families of
+    compiles are assigned last, one family after another, so that all CI jobs have about the same amount of
+    work. Most compiles of a family are in the same few CI jobs, so that each CI job can parse the shared
+    headers once for many compiles.
     """
     families: dict[str, list[Compile]] = {}
     for each in compiles:

@@ -238,8 +238,8 @@ def _correct_option(key: str, value: object) -> tuple[str, object] | None:
 def _of_ptxas(value: object) -> object:
     """Return the options of ptxas in *value* as a list in which each item is one option.
 
-    Options that only print registers are left out. Raise ValueError if *value* contains only such options, or
-    any other option that is not allowed.
+    Options that only print registers are left out. Raise ValueError if *value* contains only options that
+    print registers, or any other option that is not allowed.
     """
     each = value if isinstance(value, list) else [value]
     texts = [item for item in each if isinstance(item, str)]

@@ -104,7 +104,7 @@ class NoTableError(ConfigError):
 
 
 def is_hidden(unread: TableLocation, right: TableLocation) -> bool:
-    """Return whether Hatch ignores a table of pyproject.toml because hatch.toml replaces an outer table."""
+    """Return whether Hatch ignores a table in pyproject.toml because hatch.toml replaces its parent table."""
     return (unread.file, right.file) == (_PYPROJECT, _HATCH_TOML) and unread.table[1] == "hatch"
 
 
