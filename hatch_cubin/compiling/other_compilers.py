@@ -27,7 +27,7 @@ class OtherCompiler(NamedTuple):
 
 
 def other_compilers(project: Project, jobs: Sequence[Job], cache: Cache) -> Mapping[Unit, OtherCompiler]:
-    """For each unit that the cache contains only from different compiler versions, return these versions."""
+    """Return the cached compiler versions for each unit that is cached only for other compiler versions."""
     found: dict[tuple[str, ...], set[str]] = {}
     for record in cache.inputs().values():
         if isinstance(record, dict) and _VERSION.fullmatch(str(record.get("compiler"))):
