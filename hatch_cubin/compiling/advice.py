@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..project.source import Source
+from .call_options import place_of_options
 from .diagnostics import NO_KERNEL, Diagnostic
 from .hints import (
     conditions,
@@ -44,7 +45,7 @@ _MISSING = "not open source file"  # Part of the compiler's message about a miss
 _LINES_AROUND = 2
 _FOLLOWS = "<error-"  # the compiler's name for a type or constant that it could not determine
 # Matches a hint with a line for pyproject.toml that sets `define`, `options` or `variants`.
-_SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")
+_SETS_OPTIONS = re.compile(r"(?<!write )\b(?:define|options|variants) = ")
 # How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
 # The functions that recognise causes of errors. They are called in this order until one function recognises a
@@ -55,6 +56,7 @@ _CAUSES = (
     not_cuda.characters,
     not_cuda.tile_code,
     macros.in_built_in_header,
+    macros.not_of_call,
     host_code.included_for_hosts,
     headers.missing,
     not_cuda.statements,
@@ -80,7 +82,7 @@ def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnosti
     explained = (instantiations.with_entry(each, failed) for each in _explained(of_source, failed))
     told = [*explained, *instantiations.wrong_entries(found, failed)]
     if failed.module.front:
-        told = [_without_lines_of_call(each) for each in told]
+        told = [_without_lines_of_call(each, failed) for each in told]
     told = [_with_produced_lines(_with_include_chain(each, failed), failed) for each in told]
     return [_in_file(each, failed.module.source) for each in told]
 
@@ -100,11 +102,16 @@ def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
     return replace(error, where=where._replace(line=source.line_in_file(where.line)))
 
 
-def _without_lines_of_call(error: Diagnostic) -> Diagnostic:
-    """Replace a hint to set options in pyproject.toml: options of a recorded CuPy call are in the call."""
+def _without_lines_of_call(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
+    """Replace a hint to set options as for other sources: a call has its own options, in their own form."""
     if error.hint is None or not _SETS_OPTIONS.search(error.hint):
         return error
     hint = "the library reports this error at run time too: correct the text, or the options of its call"
+    if (place := place_of_options(failed.config, failed.module.source)) is not None:
+        hint = (
+            f"write all options of the library's call {place}; if they are there, the library reports this "
+            "error at run time too: correct the text, or the options of its call"
+        )
     return replace(error, hint=hint)
 
 
