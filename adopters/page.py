@@ -17,18 +17,19 @@ does the following, and writes this page:
 1. The library's own build backend makes the original wheel, and makes the wheel with hatch-cubin twice:
    with an empty cache, and with a filled cache. Each build is a `pip wheel` in an isolated environment.
 2. `hatch-cubin check` and `hatch-cubin verify --rebuild` check the wheel.
-3. The wheel is installed in an environment without NVRTC, and the package is imported there. The machine code
-   that the loader chooses must contain each kernel that the library would compile at run time, for each of
-   the capabilities 8.6, 9.0, 10.3 and 12.0.
+3. The wheel is installed in an environment without NVRTC, and the package is imported there. For each of the
+   capabilities 8.6, 9.0, 10.3 and 12.0, the loader must find machine code of every kernel that the original
+   library compiles at run time.
 
-The machine had no GPU, so no kernel has run, and CuPy's calls of the CUDA runtime were replaced.
+The machine had no GPU, so no kernel has run. The script replaced those functions of CuPy that need a GPU by
+functions that report GPUs of the four capabilities.
 
 ## Results
 
 {results}
 
 - Lines: the lines that the patch adds and removes.
-- Kernels: the kernels that the library would compile at run time.
+- Kernels: the kernels that the original library compiles at run time.
 - Units: the compiled files. A unit is a module (one text, with all its kernels) for one arch. There are
   four archs.
 - Compile: the sum of the compile times of all units.

@@ -136,7 +136,7 @@ def _line_of(call: dict[str, Any]) -> str:
 
 
 def _can_be_recorded(call: dict[str, Any]) -> bool:
-    """Return whether a build that reads the call's text from a file would compute the key of the call."""
+    """Return whether a build would compute the same key for the call after it reads the text from a file."""
     from .loader._text_key import text_of_key  # lazy import: pytest imports this file in each session
 
     text = text_of_key(call["text"])
@@ -148,9 +148,9 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
     """Write a call into a folder of recorded calls. Return whether the folder did not contain the call yet.
 
     The name of the file is the key of the call. If the call has template names or include folders, a digest
-    of them is added to the name. Because of the digest, two people can record the call with different
-    template names, and merge their recordings without a conflict. Recordings of the call with different
-    include folders are different files too, so that a build can report the difference.
+    of them is added to the name of the file. So recordings of one call with different template names are
+    different files, and two people can merge their recordings without a conflict. Recordings of one call with
+    different include folders are also different files, so that a build can report the difference.
     """
     from .loader._text_key import text_of_key
 

@@ -21,6 +21,7 @@ from ..cache.entries import Cache, Compiled, Content
 from ..cache.records import RecalledResult, describe
 from ..common import user_folders
 from ..common.environment import REMOTE_WRITE
+from ..compiling.kernels_in_headers import kernels_in_headers
 from ..compiling.obtain import complete, look_up
 from ..compiling.plan_warnings import (
     NEARER,
@@ -63,7 +64,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Decorate a step of a build: a hint with a line for pyproject.toml also names the table for the line."""
+    """Decorate a step of a build: add the table to each error hint that shows a line for pyproject.toml."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -98,8 +99,9 @@ def build(
 
     The bill of materials (SBOM) is one of the returned files.
 
-    If *noted* is true, record facts about the build for later builds. A build with a temporary cache must not
-    record facts, because these facts would replace the facts of other builds.
+    If *noted* is true, record facts about the compiled results, so that later builds can reuse the facts. If
+    the cache is temporary, *noted* must be false: later builds cannot use facts about this cache, and these
+    facts would displace the facts of other builds.
     """
     files, _sources = build_with_sources(project, noted=noted, require=require)
     return files
@@ -177,7 +179,7 @@ def choose_plan(
 ) -> Plan:
     """Return the plan of a build: from cubin.lock if this file matches the project, else from the toolkit.
 
-    *require* is a function that is called before the toolkit is used. The function may raise an error with an
+    *require* is a function that is called before the toolkit is used, and that may raise an error with an
     install command. *hold* is a folder for links to cached results. If *followed* is true, search for headers
     in the installed toolkit, even if the lock file is used.
     """
@@ -192,7 +194,7 @@ def choose_plan(
             project.warn(warning.with_code())
         for notice in ptx_that_no_gpu_loads(project.config):
             project.inform(notice.with_code())
-        for check in (archs_by_default, replaced_settings, unread_macros):
+        for check in (archs_by_default, replaced_settings, unread_macros, kernels_in_headers):
             for notice in check(project, plan.jobs):
                 project.inform(notice.with_code())
     return plan
@@ -399,8 +401,9 @@ def build_in_place(project: Project, rebuild: layout.RebuildCommand, *, linked: 
 
     The kernels are not compressed. Additional files let the loader notice edits of the sources.
 
-    *linked* is true if the editable install is a folder with links to the written files. Linked files contain
-    the absolute path of the project's folder, and other files contain a relative path.
+    *linked* is true if the editable install is a folder with links to the written files. If *linked* is true,
+    one of the files contains the absolute path of the project's folder, because a path relative to the folder
+    with the links would be wrong.
     """
     notes = {}
     project = replace(project, config=replace(project.config, pack=False))
@@ -531,6 +534,6 @@ def _header(project: Project, toolkit: Toolkit) -> dict[str, Any]:
 
 
 def _fronts(project: Project) -> dict[str, Any]:
-    """Return the entry of manifest.json with the libraries (such as CuPy) whose calls may load kernels."""
+    """Return the manifest entry with the libraries (such as CuPy) that may load kernels from the wheel."""
     fronts = project.config.fronts(runs_producers=not project.is_skipped)
     return {"fronts": sorted(fronts)} if fronts else {}

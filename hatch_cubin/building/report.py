@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from ..compiling.shared_kernels import shared_kernel_notes
 from ..keys.jobs import Job
 from ..planning.unit_plan import Unit
 from ..project.project import Project
+from ..project.source_roots import MARK_OF_SDISTS
 
 FORMAT = 1
 
@@ -57,6 +59,11 @@ def write_report(project: Project, results: Results) -> None:
         file_access.write(path, text + "\n")
     except OSError as exc:
         project.warn(f"HATCH_CUBIN_REPORT: {path} cannot be written: {exc.strerror}")
+    if not os.path.isabs(path) and os.path.isfile(MARK_OF_SDISTS):
+        project.warn(
+            f"HATCH_CUBIN_REPORT: {path} is in an unpacked sdist, which 'python -m build' and 'uv build' "
+            "remove after the build: set the variable to an absolute path"
+        )
 
 
 def facts(results: Results) -> dict[str, Any]:
@@ -87,7 +94,7 @@ def facts(results: Results) -> dict[str, Any]:
 
 
 def _by_worker(results: Results) -> str:
-    """Return how many results each other machine compiled, the machine with the most results first."""
+    """Return the names of the cluster's workers with their numbers of results, the largest number first."""
     counts = Counter(results.workers.values()).most_common()
     more = f", and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
     return ", ".join(f"{worker} {count}" for worker, count in counts[:_SHOWN]) + more

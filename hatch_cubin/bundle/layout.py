@@ -228,7 +228,7 @@ def min_driver(arch: Arch, data: bytes, major: int) -> int:
 
 
 def _ptx_driver(data: bytes) -> int:
-    """Return the CUDA release that introduced the PTX version, in the numbering of `cuDriverGetVersion`."""
+    """Return the first CUDA release that can load the PTX *data*, such as 12080 for CUDA 12.8."""
     major, minor = ptx_version(data.decode("utf-8", "replace")) or (0, 0)
     if major >= 9:
         return (major + 4) * 1000 + minor * 10
@@ -254,8 +254,8 @@ def describe_editable(
 ) -> dict[str, bytes]:
     """Return the file of an editable install that lists the files to watch and the build command.
 
-    *found_at* is the project's path, as the loader uses it. By default, *found_at* is a path relative to the
-    bundle's *folder*.
+    *found_at* is the path by which the loader finds the project's folder. By default, this path is relative
+    to the bundle's *folder*.
     """
     table = inputs.table
     paths = [Path(tree.path_from_project(name)) for name in inputs.sources]
@@ -345,8 +345,8 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
     A file that is already correct keeps its time stamp.
 
     Builds that write to the same folder at the same time wait for each other. All files are first written
-    under temporary names, and then moved to their final paths, the manifest last. If a loader has read the
-    old manifest and then finds a new file, the loader can read the new manifest a moment later.
+    under temporary names, and then moved to their final paths, the manifest last. So a loader that reads the
+    old manifest and then a new file, which does not match the manifest, only has to try again a moment later.
 
     *outside* is the folder for temporary files. By default, temporary files are in the nearest folder that is
     not a package, because build backends put only the files of packages into a wheel.
@@ -375,7 +375,8 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
 def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
     """Yield a folder for unfinished files, so that a build that is killed does not leave them in a package.
 
-    The bundle's own *folder* is used only if *outside* is not writable, or is on another file system.
+    The yielded folder is a new folder in *outside*, which is not part of a package. If *outside* is not
+    writable or is on another file system, the yielded folder is the bundle's own *folder*.
     """
     home = outside / _WORKPLACE
     with contextlib.ExitStack() as stack:

@@ -27,8 +27,8 @@ ALL = (*OF_EVERY, EDITABLE, LARGE, PACKED, SPLIT, *dict.fromkeys(itertools.chain
 def needed_by(*, units: int, packed: bool, split: bool, fronts: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the names of the loader's files in a wheel.
 
-    *units* is the number of compiled files. *fronts* are the libraries (CuPy, cuda.core) for whose calls the
-    wheel was compiled.
+    *units* is the number of compiled files. *fronts* are the libraries (CuPy, cuda.core) that may load
+    kernels from the wheel.
     """
     sometimes = {LARGE: units >= _MANY, PACKED: packed, SPLIT: split}
     drop_ins = dict.fromkeys(name for front in sorted(fronts) for name in DROP_INS.get(front, ()))

@@ -97,7 +97,7 @@ class Manifest(NamedTuple):
 
     @property
     def here(self) -> Manifest:
-        """The manifest of a wheel variant without the entries for code that only other variants contain."""
+        """The manifest, or for a wheel variant only the part about code that this variant contains."""
         if self.wheel_variant is None:
             return self
         found = (
@@ -192,10 +192,11 @@ def read_manifest(data: bytes) -> Manifest:
 
 
 def is_of_call(module: str) -> bool:
-    """Return whether a module is compiled for a call of CuPy or cuda.core, such as `cupy:1f…`.
+    """Return whether a module contains the kernels of a recorded call of CuPy or cuda.core.
 
-    The loader finds the module of a call by the key of the call. The names of the module's kernels are not in
-    the manifest's index.
+    The name of a module for a call is, for example, `cupy:1f…`. To find the module of a call, the loader
+    computes a key from the arguments of the call. So the manifest's index of kernel names does not contain
+    the kernels of modules for calls.
     """
     return _OF_CALL.fullmatch(module) is not None
 
@@ -227,8 +228,7 @@ class ManifestParts(NamedTuple):
 def split_manifest(data: bytes) -> ManifestParts:
     """Return the parts of a valid manifest, which can be changed and written again.
 
-    The caller gives its changes to the method `write` of the result, which returns the bytes of the changed
-    manifest.
+    To get the bytes of the changed manifest, call the method `write` of the returned object.
     """
     fields = json.loads(data)
     modules = {

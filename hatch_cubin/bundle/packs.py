@@ -139,10 +139,10 @@ def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list
 
 
 def _path_in_tree(piece: Piece) -> str:
-    """Return digits that decide into which half each split puts *piece*: 0 for the first, 1 for the second.
+    """Return binary digits, one for each split: the half (0 or 1) into which the split puts *piece*.
 
-    The first 64 of these binary digits come from a digest of the source's name, and the others from a digest
-    of the module's name.
+    The first 64 digits come from a digest of the source's name, so that modules of one source stay together.
+    The other digits come from a digest of the module's name.
     """
     path = bytes.fromhex(digest([piece.base]))[:_STEM] + bytes.fromhex(digest([piece.name]))
     return f"{int.from_bytes(path, 'big'):0{8 * len(path)}b}"

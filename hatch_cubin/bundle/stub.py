@@ -83,8 +83,8 @@ def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[st
 def _functions(naming: str, *, many: bool) -> str:
     """Return the declarations of the loader's functions that accept the name of a kernel or module.
 
-    *many* is true if the list of all kernels and modules is too long for a message of mypy. In this case,
-    mypy gets special declarations, so that its messages stay short.
+    *many* is true if the list of all kernels and modules is too long for a message of mypy. If *many* is
+    true, the result also contains declarations for mypy alone, with which its messages stay short.
     """
     if not many:
         return naming

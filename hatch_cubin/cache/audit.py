@@ -155,7 +155,7 @@ class _FolderAudit:
 
 
 def _request(record: Record) -> Request:
-    """Return the requirements for a result that are in its cache record: the arch and the instantiations."""
+    """Return the arch and the instantiations in a cache record, which the record's result must contain."""
     arch, names = record.inputs.get("arch"), record.inputs.get("instantiate")
     return Request(arch if isinstance(arch, str) else None, names if isinstance(names, list) else None)
 

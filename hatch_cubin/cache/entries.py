@@ -97,7 +97,7 @@ class CacheEntry(NamedTuple):
 class _LinkedResult(Compiled):
     """A compiled result whose bytes stay in a file, to save memory.
 
-    *proof* is the cache record or recalled result of the file. It contains the kernels, the warnings and the
+    *proof* (the cache record or recalled result of the file) contains the kernels, the warnings and the
     digest of the file.
     """
 
@@ -137,10 +137,10 @@ class _LinkedResult(Compiled):
 class Cache:
     """The cache folder, as one build uses it.
 
-    With a *link_folder*, `get` makes a hard link in this folder to each cached result. Because the result has
-    a hard link in *link_folder*, its bytes are not copied or kept in memory, and no other build can remove
-    the file. *signing* signs the cache records that this build stores, and decides which records in the cache
-    are trusted.
+    With a *link_folder*, `get` makes a hard link in this folder to the file of each cached result. Until the
+    build ends, the build can read the linked file even if another build removes the cache entry, so `get`
+    does not copy the file or keep its bytes in memory. *signing* signs the cache records that this build
+    stores, and decides which records in the cache are trusted.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class Cache:
         self.mark_stored(entry.key)
 
     def mark_stored(self, key: bytes) -> None:
-        """Note that a new result was stored under *key*, so the entry no longer counts as damaged."""
+        """After a new result was stored under *key*, stop treating the entry as damaged."""
         self._refused.discard(key)
 
     def forget(self, key: bytes) -> None:
@@ -266,7 +266,7 @@ class Cache:
             accept(key, record, data)
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the compile inputs that each cache record lists, by the cache key of the record's entry."""
+        """Return a dict that maps each cache key to the compile inputs in the key's cache record."""
 
         def read_inputs() -> dict[str, Mapping[str, Any]]:
             return {record.key: record.inputs for record in housekeeping.records(self.folder)}
@@ -287,8 +287,8 @@ class Cache:
     def claim(self, key: bytes) -> bool:
         """Lock a unit for compiling after a cache miss; return False if another build is compiling the unit.
 
-        `claim` locks the folder of the unit's cache entry. A folder contains many cache entries, so two units
-        may share a lock.
+        `claim` locks the folder of the unit's cache entry. Two units share this lock if their entries are in
+        the same folder.
         """
         # Without a usable cache folder, other builds cannot get this build's result, and so must not wait for
         # it.
@@ -392,8 +392,9 @@ class Cache:
     def _write(self, key: bytes, data: bytes, record: bytes) -> None:
         """Write an entry first and then its record, so that a record without an entry is rare.
 
-        cuda.core waits until the entry is on the disk. The build does not wait until the cache record is on
-        the disk: if a power cut leaves the record incomplete, the entry is a cache miss.
+        cuda.core writes the entry, and returns only when the entry is on the disk. The build does not wait
+        until the cache record is on the disk: if a power cut leaves the record incomplete, the entry is a
+        cache miss.
         """
         # The importer is opened late, because opening the importer fails in a read-only folder.
         if self._file_cache is None:
@@ -406,7 +407,7 @@ class Cache:
         exchange.mark_entry_used(self.folder, key)
 
     def _clear_paths(self, key: bytes) -> None:
-        """Remove files and pipes at the paths of cache folders, and folders at the paths of cache files."""
+        """Remove everything that blocks the paths of an entry, such as a file at the path of a folder."""
         paths = [entry_path(self.folder, each) for each in (key, record_key(key))]
         for part in ("tmp", "entries"):
             user_folders.clear_path(f"{self.folder}{os.sep}{part}")

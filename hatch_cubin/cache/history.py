@@ -46,8 +46,9 @@ class _CacheNotes(NamedTuple):
 def note(cache: Path, project: Path, counts: Mapping[str, float], keys: Iterable[bytes]) -> None:
     """Add a build to the notes about a cache folder: its cache hits and misses, and the keys of all units.
 
-    *counts* contains `hits` (cache hits), `fetched` (the cache hits that came from a shared store), `misses`
-    (cache misses), and `seconds` (the duration of compiling the cache misses).
+    *counts* contains the numbers of cache hits (`hits`) and cache misses (`misses`), and the duration of
+    compiling the cache misses (`seconds`). `fetched` is the number of cache hits that came from a remote
+    store.
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     latest = {"time": now, "project": str(project), **counts}

@@ -137,7 +137,7 @@ class RecalledResult(NamedTuple):
         return _described(self.description)[2]
 
     def is_of(self, data: bytes) -> bool:
-        """Return whether *data* has the size and the digest that the earlier build has recorded."""
+        """Return whether *data* has the size and the digest of this recalled result."""
         return self.size == len(data) and self.sha256 == file_digest(data)
 
 
@@ -213,7 +213,7 @@ def _are_kernels(value: object) -> bool:
 
 
 def _are_inputs(value: object) -> bool:
-    """Return whether the inputs in a cache record have the types that comparisons between units require."""
+    """Return whether the inputs in a cache record have the types that the command `explain` can compare."""
     return type(value) is dict and all(
         type(each) in {str, dict} or (type(each) is list and all(type(item) is str for item in each))
         for each in value.values()
@@ -280,7 +280,11 @@ def stat_file(path: str) -> StoredFile | None:
 
 
 def read_file(file: StoredFile) -> bytes:
-    """Return the bytes of a cache file; at most one byte more than the size in the file status is read."""
+    """Return the bytes of a cache file.
+
+    If the file has grown since its size was determined, only one byte more than this size is read: one byte
+    is enough to show that the file has changed.
+    """
     size = file.status.st_size
     descriptor = os.open(file.path, _READ)
     try:

@@ -1,8 +1,8 @@
 """Sign the cache records that a build stores, and check the signatures of records in a cache or remote store.
 
-By signing a cache record, the owner of a signing key states that the compile of a unit gave the bytes and
-kernels in the record. The whole cache record is signed, so a signature is valid for only one unit and one
-compiler.
+A cache record contains the digest and the kernels of a compiled result. By signing the record, the owner of a
+signing key states that the compile of the record's unit gave this result. The whole cache record is signed,
+so a signature is valid for only one unit and one compiler.
 """
 
 from __future__ import annotations

@@ -218,7 +218,10 @@ def _help_formatter(prog: str) -> argparse.HelpFormatter:
 
 
 class _UsageError(Exception):
-    """Raised if the arguments of a command are wrong; contains the message, and a parser with the usage."""
+    """Raised if the arguments of a command are wrong.
+
+    *parser* prints the usage, and *what* is the message.
+    """
 
     def __init__(self, parser: argparse.ArgumentParser, what: str) -> None:
         super().__init__(what)
@@ -340,7 +343,7 @@ def _plain(lines: Iterable[str]) -> str:
 
 
 def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = None) -> None:
-    """Write *text* to standard output, then report all problems. If writing fails, this is a problem too."""
+    """Write *text* to standard output, then report all problems, also a failure to write *text*."""
     try:
         if text:
             streams.write(sys.stdout, text)

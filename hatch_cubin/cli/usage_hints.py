@@ -81,7 +81,7 @@ def with_verb_first(verb: str, arguments: Sequence[str], options: Options) -> st
 
 
 def time_meant(text: str) -> str | None:
-    """Return a time such as '7 days' in the form for '--unused-for', '7d'. The default unit is the day."""
+    """Return a time such as '7 days' as '--unused-for' expects it: '7d'. The default unit is the day."""
     match = re.fullmatch(r"([0-9]{1,6}) ?(|mi|h|d|w)(?:(?<=[a-z])[a-z]*)?", text.lower())
     return f"{match[1]}{_UNITS[match[2]]}" if match else None
 
@@ -93,7 +93,7 @@ def _name_and_value(argument: str) -> tuple[str, str]:
 
 
 def _own_name(name: str, own: Known) -> str | None:
-    """Return this verb's option that does the same as the option *name* of other tools; None without one."""
+    """Return the option in *own* that does the same as the option *name* of other tools, or None."""
     return next((each for each in _OF_OTHERS.get(name, ()) if each in own), None)
 
 

@@ -47,7 +47,7 @@ _VARIABLES = {
 
 
 class Answer(NamedTuple):
-    """The result of a verb: facts for the JSON output, lines for people, and problems for both."""
+    """The result of a verb: facts for the JSON output, lines for the text output, and problems."""
 
     facts: Mapping[str, Any]
     lines: Sequence[str] = ()

@@ -33,7 +33,7 @@ class Arch(NamedTuple):
 
     @property
     def real(self) -> Arch:
-        """The `sm_` arch with the same number and suffix, for which the PTX of this arch is assembled."""
+        """The arch of the machine code that is made from the PTX of this arch: `sm_90a` for `compute_90a`."""
         return Arch(self.number, self.suffix)
 
 

@@ -74,7 +74,7 @@ class WithOptions(dict[str, str]):
     """Environment variables, some of which were set by options of the command line."""
 
     def __init__(self, environ: Mapping[str, str], options: Mapping[str, tuple[str, str]]) -> None:
-        """Set variables from *options*: for each variable, the command-line option and the option's value."""
+        """Set variables; *options* maps each variable to a command-line option and the option's value."""
         super().__init__(environ)
         self.update((variable, value) for variable, (_option, value) in options.items())
         self.options = {variable: option for variable, (option, _value) in options.items()}
@@ -104,7 +104,7 @@ def unknown_variables(environ: Mapping[str, str], readers: Iterable[str], keys: 
 
 
 def variables_of_others(environ: Mapping[str, str]) -> list[str]:
-    """Return a note for each variable of another build system if hatch-cubin's variable for it is not set."""
+    """Return a note for each variable of another build system whose counterpart in hatch-cubin is not set."""
     return [
         f"{name} has no effect on this build: use {own} instead"
         for name, own in _ELSEWHERE.items()
@@ -113,7 +113,7 @@ def variables_of_others(environ: Mapping[str, str]) -> list[str]:
 
 
 def _shorter(name: str, known: Iterable[str]) -> str | None:
-    """Return "did you mean X?" if *name* consists of all words of the known variable X and of more words."""
+    """Return "did you mean X?" if *name* contains all words of the known variable X and also other words."""
     words = _words(name)
     found = [each for each in sorted(known) if _words(each) < words]
     return f"did you mean {max(found, key=len)}?" if found and not _is_negated(words) else None
@@ -122,7 +122,7 @@ def _shorter(name: str, known: Iterable[str]) -> str | None:
 def _meant(name: str, known: Iterable[str]) -> str | None:
     """Return "did you mean …?" with the known variable whose name is most similar to *name*.
 
-    Characters between the words of a name are ignored.
+    Only letters are compared, so `HATCH-CUBIN.ARCHS` is equal to `HATCH_CUBIN_ARCHS`.
     """
     if _is_negated(_words(name)):
         return None

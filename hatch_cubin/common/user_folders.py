@@ -108,7 +108,7 @@ def _for_this_user(path: str, flags: int) -> int:
 
 
 def _drop_others(path: Path, most: int) -> None:
-    """Remove old temporary files. Of the files with the suffix of *path*, keep the newest, at most *most*."""
+    """Remove old temporary files, and all but the newest *most* files with the suffix of *path*."""
     found = [(file, file.lstat()) for file in path.parent.iterdir()]
     times = {file: status.st_mtime for file, status in found if stat.S_ISREG(status.st_mode)}
     files = sorted(times, key=times.__getitem__, reverse=True)

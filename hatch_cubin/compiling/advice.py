@@ -4,17 +4,18 @@ Each function in `_CAUSES` recognises one cause of errors. The first argument of
 contains the errors of one source, as `diagnostics.py` has parsed them from the compiler's log. The second
 argument of a function in `_CAUSES` is a `FailedCompile`: the source, its headers, the settings in
 pyproject.toml, and the version of CUDA. If none of the errors has the cause that a function looks for, the
-function returns None. If some errors have the cause that a function looks for, the function returns one error
-with a hint for them, and a list of the errors that have other causes.
+function returns None. Else the function returns a pair: one error with a hint, which replaces all errors with
+this cause, and a list of the errors with other causes.
 
 To add a new hint, write a function for its cause in a module of `hints/`, and add the function to `_CAUSES`.
-To add a hint to the compiler's own error, return `replace(error, hint="…")`. To replace the text of the error
-too, return `diagnostics.failure(code, text, place, hint)`. To add a hint about an undefined name, add a row
-to a table in `hints/undefined_names.py`; a new function is not needed.
+To add a hint to the compiler's own error, return `replace(error, hint="…")`. To replace the error by one with
+a different text, return `diagnostics.failure(code, text, place, hint)`. To add a hint about an undefined
+name, add a row to a table in `hints/undefined_names.py`; a new function is not needed.
 
-`Bake._with_advice` in `bake.py` calls `advise` for each failed compile. `require` in `results.py` merges
-equal errors with `merge` in `diagnostics.py`, and merges the lines to paste with `hints/merge_pasteable.py`.
-`require` then raises one `CompileError` with all errors of the build, which `errors.py` prints.
+`Bake._with_advice` in `bake.py` calls `advise` for each failed compile. `require` in `results.py` calls
+`merge` in `diagnostics.py` so that equal errors become one error, and calls `hints/merge_pasteable.py` so
+that users can paste the lines of several hints at once. `require` then raises one `CompileError` with all
+errors of the build, which `errors.py` prints.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _causes(found: Sequence[Diagnostic]) -> Sequence[Diagnostic]:
 
 
 def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
-    """If a source was recorded from a call of CuPy, convert an error's line to a line of the call's file."""
+    """If an error is in the text of a recorded call, return the error with its line in the call's file."""
     where = error.where
     if source.recorded is None or where is None or where.path != source.path or where.line is None:
         return error

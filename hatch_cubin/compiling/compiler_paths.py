@@ -124,10 +124,10 @@ class CompilePaths:
     def layout(self, names: Iterable[str], folders: Iterable[str]) -> Layout:
         """Return where to copy header files so that relative includes between the copies work.
 
-        *names* are the names of header files in cache keys. *folders* are the project's folders with files
-        that include headers. Header files with absolute paths are not copied, because these paths are the
-        same in every build folder. Raise KeyError if a header file is not in any folder that the compiler
-        process opens.
+        *names* are the names that cache keys use for header files. *folders* are those folders of the project
+        whose files contain `#include` lines. Header files with absolute paths are not copied, because these
+        paths are the same in every build folder. Raise KeyError if a header file is not in any folder that
+        the compiler process opens.
         """
         names = [name for name in names if not name.startswith("/")]
         # The largest number of `..` in a path, such as 2 in `project/../../a.h`.

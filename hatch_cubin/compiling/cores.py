@@ -1,4 +1,4 @@
-"""Decide how many compiles run at once: one per core, or fewer if a container limits time or memory.
+"""Decide how many compiles run at once: one per core, or fewer if a container limits CPU time or memory.
 
 The limits of a container are in its control groups (cgroups). A process that exceeds the memory limit is
 killed, and often all other processes in the container are killed too.
@@ -28,8 +28,8 @@ def available_cores(system: Path = Path("/")) -> int:
 def worker_count(config: Config) -> int:
     """Return how many compiles a build runs at once on this machine.
 
-    If the build uses a cluster, the setting `jobs` is a limit for the cluster, and the machine of the build
-    runs at most as many compiles as it has cores.
+    The setting `jobs` limits the compiles on this machine, or on the cluster if the build uses a cluster. If
+    the build uses a cluster, this machine runs at most as many compiles as it has cores.
     """
     jobs = config.jobs or available_cores()
     return jobs if config.executor is None else min(jobs, available_cores())
@@ -59,7 +59,7 @@ def _limits(group: Path) -> Iterator[int]:
 
 
 def _numbers(group: Path, *names: str) -> list[int]:
-    """Return the limits in a control group's files with these *names*; [] if a file or a limit is missing."""
+    """Return the numbers in the files *names* of a control group; [] if a file or a number is missing."""
     try:
         return [int(word) for name in names for word in (group / name).read_text("utf-8").split()]
     except (OSError, ValueError):

@@ -71,13 +71,16 @@ def _at(start: int, end: int, text: str, source: Source) -> Definition:
 
 
 def defined_variables(text: str) -> Iterator[str]:
-    """Yield the names of the variables in device memory that a text without comments defines."""
+    """Yield the names of the variables in device memory that *text* defines; *text* has no comments."""
     for start, end in _declarations(text):
         yield from _names_in(text[start:end])
 
 
 def _declarations(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each declaration of variables in device memory, without values."""
+    """Yield the start and the end of each declaration of variables in device memory.
+
+    The end of a declaration is before the value of its variable.
+    """
     for match in _VARIABLE.finditer(text):
         first = max(0, match.start() - _LONGEST)
         ends = [first, *(each.end() for each in _BEFORE.finditer(text, first, match.start()))]
@@ -85,7 +88,7 @@ def _declarations(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _names_in(declaration: str) -> Iterator[str]:
-    """Yield the names that a declaration of variables defines. With `extern`, only a value defines a name."""
+    """Yield the names that a declaration of variables defines. `extern` without a value defines no name."""
     if declaration[-1] in "={" or not re.search(r"\bextern\b", declaration):
         bare = re.sub(rf"{_ATTRIBUTE}|<[^<>]*>|\[[^\]]*\]?|\(.*|[;={{]$", "", declaration)
         for declarator in bare.split(","):

@@ -172,7 +172,7 @@ def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
 
 
 def about_shared_array(warning: Diagnostic, text: str) -> Diagnostic | None:
-    """Return a warning about an `extern __shared__` array of a fixed size with a hint.
+    """Add a hint to a warning about an `extern __shared__` array that has a fixed size.
 
     *text* is the content of the file that the warning is about. The result is None for all other warnings.
     """

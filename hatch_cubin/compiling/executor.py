@@ -211,7 +211,10 @@ class WorkerPool:
         return worker
 
     def _wait(self) -> Result | None:
-        """Wait until a process answers or ends, and return the result of its task; None without a result."""
+        """Wait until a process answers or ends, and return the result of its task.
+
+        Return None if the process had no task, or if its task has to run again.
+        """
         # All tasks have the same time limit, so the task that started first has the earliest deadline.
         first, (_task, until) = next(iter(self._busy.items()))
         heard = self._messages.next(until - time.monotonic())

@@ -102,7 +102,7 @@ class Links:
         return self._contents[unit]
 
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
-        """Return the symbols of all inputs except LTO-IR, and C++ code that calls those that are functions.
+        """Return the symbols of all inputs except LTO-IR, and C++ code that calls the functions among them.
 
         The worker process links the C++ code with the LTO-IR, and so finds functions that are defined both in
         the LTO-IR and in another input.
@@ -152,7 +152,7 @@ class Links:
     def _doubts_about_lto(
         self, job: Job, each: Input, data: bytes, before: Sequence[Content]
     ) -> Iterator[Diagnostic]:
-        """Yield an error if a file of LTO-IR cannot be linked, because nvJitLink's own message is unclear."""
+        """Yield an error if a file of LTO-IR cannot be linked: nvJitLink's own message would be unclear."""
         link = job.unit.module.link
         if link is not None and link.mode != "lto":
             yield self._error(
@@ -228,10 +228,11 @@ class Links:
     def _lost_kernels(self, job: Job, linked: Sequence[str]) -> Iterator[Diagnostic]:
         """Yield an error for each kernel that several sources define, unless the linker has reported it.
 
-        *linked* contains the symbols of the kernels in the linked code. The linker keeps only one of several
-        kernels with the same symbol. But the linker keeps all static kernels, because a static kernel belongs
-        only to its own source. Static kernels in machine code keep the same symbol. For static kernels in
-        LTO-IR, the linker adds a number to the symbol, as in `k$2`.
+        *linked* contains the symbols of the kernels in the linked code. If several sources define a kernel
+        with the same symbol, the linked code contains only one of these kernels. Static kernels are
+        different: because each belongs only to its own source, the linked code contains all static kernels
+        with the same symbol. For static kernels in LTO-IR, the linker adds a number to the symbol, as in
+        `k$2`.
         """
         symbols = [_COPY.sub("", symbol) for symbol in linked]
         of_name = Counter(map(kernel_names.demangle, {*symbols}))

@@ -47,7 +47,8 @@ def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
     """Return an error if a source with tile kernels includes a header with kernels that are not tile kernels.
 
     The wheel would not contain these kernels of the header. If the source itself also defines kernels that
-    are not tile kernels, there is no error, because a second module contains these kernels.
+    are not tile kernels, there is no error: hatch-cubin compiles the source a second time for these kernels,
+    and the second result also contains the kernels of the header.
     """
     if not module.is_tile or kernel_kinds(module.source).other:
         return []

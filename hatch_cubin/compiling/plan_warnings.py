@@ -120,7 +120,7 @@ def archs_by_default(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 
 
 def ptx_that_no_gpu_loads(config: Config) -> list[Problem]:
-    """Return a problem for each PTX such as compute_90a whose GPUs all load the machine code beside it."""
+    """Return a problem for each PTX such as compute_90a that no GPU loads, because sm_90a is also built."""
     tables: list[tuple[_Table, Sequence[str]]] = [
         ((), () if "archs" in config.replaced else config.archs),
         *((("source", index), rule.archs or ()) for index, rule in enumerate(config.source)),
@@ -139,9 +139,10 @@ def ptx_that_no_gpu_loads(config: Config) -> list[Problem]:
 
 
 def replaced_settings(project: Project, jobs: Iterable[Job]) -> list[Problem]:
-    """Return a problem for each setting without effect: other [[source]] tables replace it for each source.
+    """Return a problem for each setting that has no effect, because [[source]] tables replace it everywhere.
 
-    The settings are `archs`, macros and options. A setting that another table repeats is not reported.
+    The settings are `archs`, macros and options. A setting is not reported if another table replaces it by an
+    equal value.
     """
     config = project.config
     tables: dict[_Table, dict[_Key, object]] = {(): {} if config.module else _settings(config)}

@@ -65,7 +65,7 @@ def may_use_macros(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -
     *texts* contains, for each header, the bytes, and whether the header is part of the project. A header may
     use a macro if the header contains the macro's name, or if the header can build the name with the operator
     `##`. In a header of the project, `##` can build any name. If only headers outside the project contain
-    `##`, the function assumes that a name that `##` builds consists of two words from the headers.
+    `##`, the function assumes that `##` always joins two words from these headers.
     """
     words: set[bytes] = set()
     pasted = False
@@ -113,9 +113,8 @@ def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Se
 
     *left* maps each precompiled header to the tasks that remain for this header. *held* is the header that
     the worker process has already precompiled, and *others* are the headers that the other worker processes
-    have precompiled. The result is *held* if tasks for *held* remain, and otherwise a header that is not in
-    *others*. If all headers in *left* are also in *others*, the result is None as long as tasks without a
-    header remain, and then the header with the most tasks.
+    have precompiled. The result is the first of the following that has tasks left: *held*, a header that is
+    not in *others*, None, the header with the most tasks.
     """
     if held is not None and held in left:
         return held
@@ -141,13 +140,14 @@ def saves_time(wanted: int, count: int, held: int | None, others: Sequence[int])
 class PlainCompileCheck:
     """Checks that compiles with precompiled headers give the same results as plain compiles.
 
-    With a precompiled header, the compiler instantiates some templates earlier: the templates that functions
-    in the header use. The earlier instantiation can change the order of functions and variables in the
-    compiled code, compared with a plain compile (a compile without a precompiled header). Code that contains
-    only kernels needs no plain compile, because it has no functions or variables whose order could change. If
-    code contains functions that are not kernels, or variables, the same source is also compiled without a
-    precompiled header. If the compiles with and without a precompiled header give the same result, the check
-    accepts all later results with the same order of functions and variables.
+    With a precompiled header, the compiler instantiates the templates that functions in the header use before
+    it reads the source. Without a precompiled header (in a plain compile), the compiler instantiates these
+    templates later. So the order of functions and variables in the compiled code can depend on whether a
+    precompiled header is used. Code that contains only kernels needs no plain compile, because it has no
+    functions or variables whose order could change. If code contains functions that are not kernels, or
+    variables, the same source is also compiled without a precompiled header. If the compiles with and without
+    a precompiled header give the same result, the check accepts all later results with the same order of
+    functions and variables.
     """
 
     def __init__(self) -> None:
@@ -159,9 +159,9 @@ class PlainCompileCheck:
     def allows(self, unit: Unit) -> bool:
         """Return whether a unit may be compiled with a precompiled header.
 
-        A unit may be compiled with a precompiled header if all earlier results for the unit's source were
-        equal to plain compiles. The number of different orders of functions and variables must also be small,
-        because each new order needs a plain compile.
+        A precompiled header is allowed if all earlier results for the unit's source were equal to plain
+        compiles. A precompiled header is not allowed if these results have many different orders of functions
+        and variables, because each new order needs a plain compile.
         """
         path = unit.module.source.path
         few = len(self._orders[path]) <= _MOST_ORDERS + self._served[path] // 2
@@ -214,11 +214,10 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
 def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders of names are the same, apart from numbers in template arguments.
 
-    A name in *order* may differ from the name at the same position of *known* only if *known* does not
-    contain it at another position: if it does, the function has moved, perhaps because a header uses the
-    function. Two names may differ only if the compiler keeps the function or variable even if the program
-    does not use it. If the compiler can omit a function, the function's position depends on whether a header
-    uses the function.
+    Names at the same position may differ in numbers, but not if *known* contains the name in *order* at
+    another position: then the function has moved, perhaps because a header uses it. Names may also not differ
+    if the compiler omits the function when the program does not use it, because the position of such a
+    function depends on whether a header uses it.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(

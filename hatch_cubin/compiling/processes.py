@@ -87,7 +87,8 @@ class WorkerMessages:
 class Process:
     """A worker process.
 
-    The first message from a process says that the process is ready. Later messages are added to *messages*.
+    The first message from a process says that the process is ready. All messages after the first are added to
+    *messages*.
     """
 
     def __init__(self, command: Sequence[str], messages: WorkerMessages) -> None:

@@ -104,7 +104,7 @@ def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
 
 
 def archs_of(results: Results, toolkit: Toolkit) -> Archs:
-    """Return the archs for which each source with errors can be compiled."""
+    """Return the archs for which each source compiles or fails, for the hints in errors of failed sources."""
     from .hints.archs import Archs  # lazy import: most builds have no errors
 
     return Archs(results.failed, results.done, toolkit.supported, results.tried)

@@ -47,9 +47,9 @@ def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, i
 def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
     """Assign *compiles* in order, so that each CI job has about the mean work.
 
-    The function puts the free times of all CI jobs one after another on a time line, and the compiles one
-    after another on the same time line. Each compile is assigned to the CI job whose free time contains the
-    middle of the compile.
+    Imagine two rows of the same length: in the first, the free times of the CI jobs follow one another, and
+    in the second, the compiles follow one another. Each compile is assigned to the CI job whose free time is
+    beside the middle of the compile.
     """
     total = sum(loads) + sum(
         each.weight for each in compiles

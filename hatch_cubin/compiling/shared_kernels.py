@@ -1,4 +1,4 @@
-"""Report kernels that are in several modules, so that the loader cannot choose between the modules."""
+"""Report kernels that are in several modules, because the loader cannot choose between the modules."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ def result_warnings(
 ) -> tuple[str, ...]:
     """Return warnings about the compiled code of a module, such as kernels that no GPU can launch.
 
-    *cubin* is the cubin of the module. *compiled* contains *cubin*, or the PTX that the same compile has
-    made. *sources* maps the path of each source to its text.
+    *cubin* is the machine code of the module. *compiled* is the result that goes into the wheel: *cubin*, or
+    the PTX from which *cubin* was made. *sources* maps the path of each source to its text.
     """
     module, arch = job.unit.module, str(job.unit.arch)
     if module.link:

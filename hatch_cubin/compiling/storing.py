@@ -141,7 +141,7 @@ class _ThreadWriter:
 
 
 class _ProcessWriter:
-    """Sends results to a separate process, which stores all results even if this process ends."""
+    """Sends results to a separate process, which stores all of them even if the build's process ends."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache

@@ -39,7 +39,11 @@ Report = Callable[[Problem, tuple[str | int, ...]], None]
 
 
 class _Option(NamedTuple):
-    """An option of a call: the library, its name and value, its text, and its position in the array."""
+    """An option of a call.
+
+    *front* is the library that is called, *written* is the text of the option, and *position* is the option's
+    index in the array.
+    """
 
     front: str
     name: str

@@ -73,7 +73,7 @@ class ModuleRule:
 
     @property
     def wheels(self) -> tuple[str, ...]:
-        """The requirements of the wheels whose files `link` lists."""
+        """The requirements of wheels in `link`: the part before ':' of items such as `pkg>=1: lib.a`."""
         return tuple(each.partition(":")[0].strip() for each in self.link if ":" in each)
 
 
@@ -83,10 +83,11 @@ class CompileSettings:
 
     `Module` in `planning/unit_plan.py` inherits these fields. To add a key of [[source]] tables that can
     change compiled code, add a field to `SourceRule` and a field to `CompileSettings`, and merge the field's
-    values in `merged_with`. `merged_with` also reads the field from `Config` and `ModuleRule`. If only
-    [[source]] tables can have the key, give these two classes an empty `ClassVar` with the key's name, as for
-    `instantiate`. Also add a row for the key of [[source]] tables to `keys/ingredients.py`, so that the key
-    is part of cache keys, records, the lock file and the messages of `explain`.
+    values in `merged_with`. `Config` and `ModuleRule` also need a field for the key, because `merged_with`
+    reads the key from them. If only [[source]] tables can have the key, give `Config` and `ModuleRule` an
+    empty `ClassVar` with the key's name, as for `instantiate`. Also add a row for the key of [[source]]
+    tables to `keys/ingredients.py`, so that the key is part of cache keys, records, the lock file and the
+    messages of `explain`.
     """
 
     define: Macros = ()
@@ -174,16 +175,16 @@ class Config:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The requirements of all wheels that a build reads: wheels with headers, or with files to link."""
+        """A requirement such as `pkg>=1` for each wheel from which a build reads headers or links files."""
         linked = (wheel for rule in self.module for wheel in rule.wheels)
         return tuple(dict.fromkeys((*self.header_packages, *linked)))
 
     def fronts(self, *, runs_producers: bool) -> set[str]:
-        """Return the libraries (such as CuPy) whose calls may load kernels from the wheel.
+        """Return the libraries (such as CuPy) that may load kernels from the wheel.
 
-        If the project records calls, the result contains all libraries, because the loader's file for a
-        library also records the calls of this library. The result also contains all libraries if the project
-        has producers that do not run in this build.
+        If test runs of the project record calls of libraries, the result contains all libraries: a call of
+        CuPy can be recorded only if the wheel contains the loader's file for CuPy. The result also contains
+        all libraries if the project has producers that do not run in this build.
         """
         is_unknown = bool(self.recorded) or (bool(self.producer) and not runs_producers)
         described = {rule.front for rule in self.source if rule.front}

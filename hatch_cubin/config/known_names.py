@@ -93,8 +93,8 @@ def backend_of_tables(tool: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the header of the table in `[tool]` that configures a build backend, and the backend's name.
 
     Projects with any build backend may have a `[tool.uv]` or `[tool.hatch]`, so these two tables count only
-    if they have settings about builds. Return None if no table configures a build backend, or if there is a
-    table of setuptools.
+    if they have settings about builds. Return None if no table configures a build backend. Also return None
+    if there is a table of setuptools, because then the project uses setuptools, which is pip's default.
     """
     if "setuptools" in tool:
         return None
@@ -133,8 +133,8 @@ def key_meant(key: str, table: object = "") -> str | None:
 def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield the path of each TOML table whose name is equal or similar to hatch-cubin or cubin.
 
-    Outside Hatch's settings, only the three upper levels are searched, because a deeper table may be named
-    after a requirement.
+    Outside Hatch's settings, only the three upper levels are searched: a deeper table with the name
+    hatch-cubin may be right, because other tools name tables after requirements.
     """
     tools = (("tool", name) for name in inside(pyproject, "tool") if name != "hatch")
     for outer in ((), ("tool",), *tools):

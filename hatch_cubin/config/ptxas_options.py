@@ -77,8 +77,8 @@ _REASONS = {
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
     """Return a dict that maps each spelling of an option, long and short, to the option's key in *names*.
 
-    A key of *names* is a kind of option, or a reason why hatch-cubin refuses options. The value of a key is a
-    text with the options of this kind, separated by blanks.
+    Each key of *names* describes a group of options, for example by the reason why hatch-cubin refuses them.
+    The value of a key is a text with the options of the group, separated by blanks.
     """
     by_spelling: dict[str, str] = {}
     for value, group in names.items():
@@ -110,7 +110,7 @@ def is_allowed(option: str) -> bool:
 
 
 def names_kernels(options: Iterable[str]) -> bool:
-    """Return whether an option makes ptxas compile only some kernels of a text."""
+    """Return whether an option makes ptxas compile only some of the kernels in a PTX file."""
     return not _OF_KERNELS.isdisjoint(option.partition("=")[0] for option in options)
 
 

@@ -559,8 +559,8 @@ def _report_replaced_settings(
 ) -> None:
     """Report each setting that a later [[source]] table with the same `path` replaces.
 
-    A setting that a table with a different path replaces is not reported, because the setting may still count
-    for sources that only the first table matches.
+    If the later table has a different path, the setting is not reported, because it may still count for
+    sources that the later table does not match.
     """
     from .toml_lines import literal, setting  # lazy import: needed only to report mistakes
 
@@ -611,7 +611,7 @@ def _array(
 ) -> tuple[dict[str, Any], ...]:
     """Return the valid tables of an array of tables.
 
-    *required* maps the keys that each table must have to example lines.
+    *required* maps each mandatory key to a line that shows an example of the key.
     """
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"must be an array of tables, written as {reader.place.tables(str(path[-1]))}")

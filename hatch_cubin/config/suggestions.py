@@ -462,7 +462,7 @@ def _archs(text: str) -> tuple[str, ...]:
 
 
 def _toolkit(value: object) -> str | None:
-    """Return the release of CUDA that a text means: the same release, or the nearest known release."""
+    """Return the value for 'toolkit' that a wrong value probably means, such as the nearest CUDA release."""
     text = str(value).lower()
     if text in {"latest", "newest", "cuda", "*", "pip", "wheel", "wheels"}:
         return str(max(value_checks.CUDA))

@@ -140,7 +140,10 @@ def read_project(root: Folder) -> tuple[Mapping[str, Any], str]:
 def hatch_table(
     root: Folder, build: Mapping[str, Any], target: str
 ) -> tuple[Mapping[str, Any], TableLocation]:
-    """Return hatch-cubin's table in Hatch's settings: the table for wheels, all targets or *target*."""
+    """Return hatch-cubin's table in Hatch's settings.
+
+    The table for wheels takes precedence, then the table for all targets, then the table for *target*.
+    """
     path = _hook_path(build, target)
     if path is None:
         unread = unread_table(root, HATCH_BACKENDS[0])

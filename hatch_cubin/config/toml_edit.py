@@ -67,7 +67,11 @@ def remove_key(text: str, key: Sequence[str]) -> str:
 
 
 def _shortened(text: str, start: int, end: int) -> Iterator[str]:
-    """Yield the text without all lines of a range, and then without the range and the comma next to it."""
+    """Yield the text without a range in three ways, because only some of the results are valid TOML.
+
+    The three ways remove the whole lines of the range, the range and a comma before it, and the range and a
+    comma after it.
+    """
     yield text[: text.rfind("\n", 0, start) + 1] + text[(text.find("\n", end) + 1) or len(text) :]
     yield re.sub(r",?\s*\Z", "", text[:start]) + text[end:]
     yield text[:start] + re.sub(r"\A\s*,?", "", text[end:])

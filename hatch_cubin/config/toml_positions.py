@@ -112,7 +112,7 @@ class TableLocation:
         return [*dict.fromkeys(header for header in found if header.startswith("["))] or [str(self)]
 
     def renamed(self, right: TableLocation) -> str:
-        """Return "A to B and C to D": how to rename this table and its inner tables to the table *right*."""
+        """Return how to rename this table and its inner tables: "[a] to [b] and [a.inner] to [b.inner]"."""
         old, new = (".".join(each.table) for each in (self, right))
         return " and ".join(f"{header} to {header.replace(old, new)}" for header in self.headers)
 

@@ -123,7 +123,7 @@ def remote_of_variable(text: str) -> str | None:
 
 
 def executor(text: str) -> str:
-    """Check the value that sets an executor for other machines: the URL of a cluster, or a function.
+    """Check the value of the key 'executor': the URL of a cluster, or the name of a function.
 
     If ',local' follows the URL, this machine compiles when no worker of the cluster can compile.
     """

@@ -67,7 +67,8 @@ _UNREADABLE = (struct.error, LookupError, OverflowError, ValueError)
 class Cubin:
     """The facts about a cubin: the symbols of its kernels, whether the driver can load it, and its target.
 
-    A cubin that the driver cannot load contains relocatable code, which has to be linked first.
+    If *loadable* is false, the cubin contains relocatable code, which has to be linked before the driver can
+    load it.
     """
 
     kernels: tuple[str, ...]
@@ -311,8 +312,9 @@ def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str
     """Return the symbols of a relocatable cubin: strong, weak and needed symbols, and device functions.
 
     Only one input of a link may define a strong symbol, and several inputs may define a weak symbol. A needed
-    symbol has to be defined in another input. Only strong symbols are returned as device functions. Raise
-    ValueError if the symbols cannot be read, or if a symbol is outside of all sections.
+    symbol has to be defined in another input. The device functions are those strong symbols that are
+    functions but not kernels. Raise ValueError if the symbols cannot be read, or if a symbol is outside of
+    all sections.
     """
     strong, weak, needed, functions = list[str](), list[str](), list[str](), list[str]()
     shapes = dict[str, SymbolShape]()

@@ -146,8 +146,8 @@ def shape_conflicts(
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
     """Yield each symbol that two inputs of a link declare in ways that nvlink does not accept.
 
-    With each symbol, yield a dict that maps each description of a declaration, such as "has 8 bytes", to the
-    names of the inputs that declare the symbol in this way.
+    With each symbol, yield a dict of its different declarations. A key describes a declaration, such as "has
+    8 bytes", and the value contains the names of the inputs with this declaration.
     """
     having: dict[str, list[tuple[str, SymbolShape]]] = {}
     for name, symbols in inputs:
@@ -175,7 +175,8 @@ def _describe_size(size: int) -> str:
 def _describe_prototype(text: str) -> str:
     """Describe the prototype of a function.
 
-    The description of the prototype "#vib12" is "returns nothing and takes 4 bytes, a struct of 12 bytes".
+    For example, the prototype "#vib12" is described as "returns nothing and takes 4 bytes, a struct of 12
+    bytes", because "v" means no value, "i" means 4 bytes, and "b12" means a struct.
     """
     sizes = [
         _SIZE_NAMES.get(each) or f"a struct of {each[1:]} bytes" for each in re.findall(r"[vil]|b\d+", text)

@@ -32,7 +32,7 @@ _LIMIT_NAMES = {
 
 
 class Directives(NamedTuple):
-    """The archs in the `.target` directives of a PTX text, and whether the text is for a debugger."""
+    """The archs in the `.target` directives of PTX, and whether the PTX was compiled for a debugger (-G)."""
 
     targets: tuple[tuple[int, str], ...]  # The number and the suffix of each arch, such as (90, "a").
     debug: bool

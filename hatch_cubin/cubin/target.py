@@ -1,4 +1,4 @@
-"""Find out for which arch and CUDA version a file was compiled, and whether it is for a debugger.
+"""Find out for which arch and CUDA version a file was compiled, and whether for a debugger (-G).
 
 The name of a file may be wrong, so this module reads the bytes of the file. Supported are PTX, LTO-IR, and
 cubins from NVRTC, nvJitLink, ptxas, nvlink and tileiras of CUDA 12 and 13.

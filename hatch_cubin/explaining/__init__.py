@@ -1,1 +1,1 @@
-"""The answers of `hatch-cubin explain`: the reasons for cache misses and archs, and what a GPU would load."""
+"""The answers of `hatch-cubin explain`: why units miss the cache, why archs are built, what a GPU loads."""

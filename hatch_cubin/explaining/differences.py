@@ -79,7 +79,8 @@ def _is_same_source(was: Inputs, now: Inputs) -> bool:
 def _is_whole(inputs: Inputs) -> bool:
     """Return whether the inputs in a cache record are complete and have the right types.
 
-    Another program or an older release may have written the record.
+    The inputs may be incomplete, because another program or an older release may have written the cache
+    record.
     """
     return all(
         isinstance(inputs[each.name], each.type) if each.name in inputs else not each.is_in_all

@@ -235,7 +235,8 @@ def _names_in(root: str, folder: str) -> list[str]:
 def _packages(root: str, metadata: Any) -> dict[str, str]:
     """Return the top-level packages that hatchling would put into the wheel, each with its folder.
 
-    The function makes its own builder, because the hook's builder would read `exclude` too early.
+    The function makes its own builder, because a builder keeps the first value of `exclude` that it reads,
+    and the hook adds patterns to `exclude` of its builder later.
     """
     folders: dict[str, str] = {}
     for file in WheelBuilder(root, metadata=metadata).recurse_selected_project_files():

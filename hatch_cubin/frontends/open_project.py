@@ -275,7 +275,7 @@ def _declares_packages(backend: str) -> bool:
 
 
 def _packages_in(root: Path, values: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the package that the setting `package-dir` names, with its folder; None without this setting."""
+    """Return the package that the setting `package-dir` names, with its folder; None if it is not set."""
     if (folder := values.get("package_dir")) is None:
         return None
     from ..project.source_roots import ProjectTree
@@ -305,7 +305,11 @@ def packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str
 
 
 def found_packages(root: Path) -> dict[str, str]:
-    """Return the packages in `src/`, in the project's folder, or in its only subfolder with packages."""
+    """Return the packages in `src/`, or else the packages in the project's folder.
+
+    If `src/` and the project's folder contain no packages, and only one folder in the project does, return
+    the packages in this folder.
+    """
     from ..project.source import BUNDLE_FOLDER
 
     def shipped(pattern: str) -> list[Path]:

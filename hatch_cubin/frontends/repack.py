@@ -163,7 +163,7 @@ def _encoded(digest: hashlib._Hash) -> str:
 
 
 def _same_attributes(info: zipfile.ZipInfo) -> zipfile.ZipInfo:
-    """Return a member for the new wheel that has the attributes of the old wheel's member *info*."""
+    """Return a new `ZipInfo` with the name and attributes of *info*, which is a member of the old wheel."""
     copy = zipfile.ZipInfo(info.filename, info.date_time)
     copy.external_attr, copy.create_system = info.external_attr, info.create_system
     copy.compress_type, copy.file_size = info.compress_type, info.file_size

@@ -128,7 +128,7 @@ class BuildCubins(Command):
         pipeline.build_in_place(project, layout.setuptools_rebuild(mode), linked=mode == "strict")
 
     def _remove_unshipped(self, project: Project, sources: Iterable[str]) -> None:
-        """Remove files that must not be in the wheel from the build folder, which setuptools reuses."""
+        """Clean the build folder, which setuptools reuses: remove files that must not be in the wheel."""
         for folder in [*Path(self.build_lib).rglob(BUNDLE_FOLDER)]:
             shutil.rmtree(folder)
         for _path, place in self._paths_in_build(project, cache_entries(project)):
@@ -200,8 +200,8 @@ class _Sdist(sdist):
     def make_distribution(self) -> None:
         """Add the files that a build of the kernels needs, even if MANIFEST.in excludes them.
 
-        If an earlier command of setuptools added these files, they would also be in SOURCES.txt, and
-        setuptools would then add them to wheels.
+        The files are added only after setuptools has written SOURCES.txt, because setuptools adds all files
+        in SOURCES.txt to wheels.
         """
         with reported(_print, _NOTHING_BUILT):
             project = _project(self.distribution)

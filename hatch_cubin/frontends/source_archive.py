@@ -51,7 +51,7 @@ def write_copy(made: Path, into: Path, files: Mapping[str, Path], caches: Sequen
 def _top_folder(archive: tarfile.TarFile, name: str) -> str:
     """Return the folder in the sdist that contains all members.
 
-    Raise BundleError if a member is outside this folder.
+    Raise BundleError if a member of the sdist is outside the folder of the first member.
     """
     if not any(info.isreg() for info in archive.getmembers()):
         raise BundleError(problem("not-an-sdist", "does not contain files", Location(name)))

@@ -34,7 +34,7 @@ def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
 
 
 def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return, for each folder, the names that must not exist in it, because no file may exist at *paths*."""
+    """Return names by folder: if none of these files and folders exists, no file exists at *paths*."""
     there = dict[str, bool]()
     names: dict[str, set[str]] = {}
     for path in paths:
@@ -47,7 +47,7 @@ def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]
 def _first_missing(tree: ProjectTree, path: str, there: dict[str, bool]) -> str:
     """Return the start of *path*, up to and including its first part that does not exist.
 
-    If *path* exists, it is a folder, and the result is *path* with a `/` at its end.
+    *path* is not a file. If it is a folder, the result is *path* with a `/` at its end.
     """
     end = -1
     while (end := path.find(os.sep, end + 1)) >= 0:

@@ -170,7 +170,7 @@ class Resolver(IncludeSearch):
 
 
 def _at_root(name: str) -> str:
-    """Return the path at which the compiler looks for a pre-included file; its working folder is `/`."""
+    """Return the path at which the compiler, which runs in the folder `/`, looks for a pre-included file."""
     path = os.path.join(os.sep, name)
     return path if differs_by_process(path) or os.path.isfile(path) else name
 

@@ -4,10 +4,11 @@ Every build reads the project's own files and follows their includes. If the pro
 included header, a build searches folders outside the project (toolkit and wheels) and records the result of
 the search. The result of the search depends on the includes and macros in the project's files, on the macros
 in the project's configuration, on the search path, and on the files outside the project. A recorded result of
-the search for headers is valid only if each path outside the project at which the search looked has the same
-content as before, or is still missing. A header outside the project may also have looked for a file in the
-project. If this file was missing, the recorded result is valid only if the file is still missing. If all
-files of a folder have the same size, times and inode as before, the files are not read again.
+the search for headers is valid only if the paths outside the project that the search has tried are unchanged:
+files have the same content as before, and missing files are still missing. If a header outside the project
+has tried to include a file that the project did not contain, the recorded result is valid only if the project
+still does not contain this file. If all files of a folder have the same size, times and inode as before, the
+files are not read again.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class RecalledClosures:
                     folder.add(relative, content)
 
     def _nothing_appeared(self, tree: ProjectTree) -> bool:
-        """Return whether files that headers outside the project tried to include are still missing in it."""
+        """Return whether the project still has none of the files that outside headers tried to include."""
         if self._still_absent is None:
             tried = [*map(tuple, json.loads(self._take_line(_TRIED) or "[]"))]
             try:
@@ -251,8 +252,9 @@ class RecalledClosures:
     def _state_of(self, root: SearchFolder, folder: OutsideFolder) -> str:
         """Return one digest of the states (size, times and so on) of all files of a folder.
 
-        If a file was written so recently that another edit could leave its times unchanged, a new digest
-        would be unreliable: return the digest that an earlier build recorded, or an empty text.
+        Shortly after a file was written, another edit could leave its times unchanged. If a file of the
+        folder was written so recently, a new digest would be unreliable, so the function returns the digest
+        that an earlier build recorded, or an empty text.
         """
         if disk.are_settled(folder.states.values(), self._began):
             return _lines_digest(folder.states[path] for path in _contents_by_path(folder))

@@ -81,7 +81,7 @@ def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> li
     headers.
 
     The shims are hatch-cubin's replacements for headers of the host's standard library, which many sources
-    include although NVRTC does not provide these headers. One more shim replaces CUDA's own header cuda.h,
+    include although NVRTC does not provide these headers. Another shim replaces CUDA's own header cuda.h,
     because the original cuda.h declares functions of the host.
     """
     roots = []

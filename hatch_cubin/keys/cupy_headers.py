@@ -34,7 +34,8 @@ def with_folders_of_cupy(folders: Sequence[SearchFolder]) -> tuple[SearchFolder,
 def host_struct_problems(modules: Mapping[Module, Closure], config: Config) -> dict[Module, Problem]:
     """Return a problem for each module that uses structs which differ between releases of CuPy.
 
-    At run time, the release of CuPy that the user has installed fills these structs.
+    At run time, the user's release of CuPy passes its own structs to the kernels, but the kernels were
+    compiled with the structs of another release.
     """
     problems = {}
     for module, closure in modules.items():

@@ -58,7 +58,7 @@ class EditedHeaders:
 def _state(file: Path) -> _State | None:
     """Return the inode number, size and times of a file; None if the file cannot be found.
 
-    Each write changes at least one of these values, even if a tool resets the modification time.
+    Each write changes the inode number, the size or a time, even if a tool resets the modification time.
     """
     try:
         status = os.stat(file)

@@ -86,7 +86,7 @@ class DigestPositions(NamedTuple):
     def tileiras(self) -> int | None:
         """The position of the input in the digest of keys for tileiras.
 
-        The position is the same as for ptxas, because both tools are assemblers.
+        An input has the same position for tileiras as for ptxas, because both tools are assemblers.
         """
         return self.ptxas
 
@@ -223,7 +223,7 @@ def _builds(unit_inputs: UnitInputs) -> dict[str, str]:
 
 
 def _value_only(value: Callable[[UnitInputs], str | None]) -> Callable[[UnitInputs], Sequence[str]]:
-    """Return a function for the field *parts*. The function returns the input's value without its name.
+    """Return a function for the field *parts* of `Ingredient` that returns an input's value without its name.
 
     The digest does not contain the input's name, because the cache keys of the first releases did not contain
     the name.

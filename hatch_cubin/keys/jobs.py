@@ -299,8 +299,8 @@ def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
 def _files_to_leave_out(project: Project, closures: Iterable[tuple[Module, Closure]]) -> list[str]:
     """Return the included files that a wheel does not need.
 
-    The package may give a text to CuPy or cuda.core at run time, so the text's file and headers stay in the
-    wheel. Files of recorded calls are left out, because only builds read them.
+    If the package may read a source from a file and give it to CuPy or cuda.core at run time, the source and
+    its headers stay in the wheel. Files of recorded calls are left out, because only builds read them.
     """
     pairs = [*closures]
     calls = [pair for pair in pairs if pair[0].front]
@@ -498,7 +498,7 @@ class _HeaderFinder:
         return wheels_at(closure.files, self._unrequired) if self._unrequired else {}
 
     def _needs_shared_folders(self, closure: Closure, search: Iterable[SearchFolder]) -> bool:
-        """Return whether NVIDIA's shared folders contain a required wheel's header that *closure* needs."""
+        """Return whether *closure* needs a header of a required wheel that is in NVIDIA's shared folders."""
         shared = [root for root in search if is_shared(root)]
         pairs = ((root, name) for root in shared for name in closure.missing)
         found = (f"{root.logical}/{name}" for root, name in pairs if (root.path / name).is_file())

@@ -125,7 +125,7 @@ class Recall:
 
 
 def recall_of(project: Project) -> Recall:
-    """Return the facts that builds recorded about *project*, with its cache and the installed toolkit."""
+    """Return the facts that builds of *project* with the same cache and toolkit have recorded."""
     return _recall(project, "", libraries.installation(project.config.toolkit))
 
 

@@ -596,7 +596,7 @@ class _Manifest:
         yield from map(self._parsed, lines.splitlines())
 
     def _run(self, start: bytes) -> "list[_Module]":
-        """Return the modules whose lines begin with *start*. Check the lines around them for damage."""
+        """Return the modules whose lines begin with *start*. Check the lines before and after for damage."""
         at = self._first(start, self._modules_at, self._tail_at)
         if at > self._modules_at:
             self._split(self._line(self.data.rfind(b"\n", self._modules_at, at)))
@@ -742,7 +742,7 @@ _fork_lock: "list[Any]" = []
 def _part(name: str) -> "Any":
     """Return another file of the loader as a module.
 
-    The import takes no lock: a child process that is forked during the import could never get the lock.
+    The import takes no lock, because a process that is forked during the import could never get the lock.
     """
     found = _parts.get(name)
     return _parts.setdefault(name, _new_part(name)) if found is None else found  # another thread may be first
@@ -921,4 +921,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "92ac7c7d7c5e4733"  # the same in all files of one version
+__build__ = "130d13fc09090dff"  # the same in all files of one version

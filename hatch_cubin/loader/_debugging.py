@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     _Code: TypeAlias = Any
 
 
-# --- error messages
 def no_such_name(name: str, manifest: "_Manifest") -> str:
     if manifest.header.get("skipped"):
         return _message(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP")
@@ -84,8 +83,8 @@ def refuse_choice(
     known = {key for each in candidates for key in each.variant}
     if wrong := sorted(macros.keys() - known):
         guess = _guess(wrong[0], known) or "arguments of a kernel have no names"
-        if wrong[0] in ("cc", "driver"):
-            guess = "only find() and read() take it"
+        if wrong[0] in ("cc", "driver", "arch", "gpu", "sm"):
+            guess = "only find() and read() take cc=(9, 0) and driver"
         what = f"{wrong[0]!r} is neither a macro of {name!r} nor module, variant or device; {guess}"
     if fitting:
         what = f"{name!r}{details} is ambiguous: add module= or the variant's macros, or name a module"
@@ -136,7 +135,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
         return f"{fitting[0]} is shipped too, but {found.source} does not define this kernel for it"
     if cc < (5, 0):
         return "CUDA 12 does not support this GPU"
-    older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""  # dropped by CUDA 13
+    older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""
     lower = {each for _, each, _ in map(_parse_arch, archs) if each < number}
     has_ptx = shipped is found.entries and "a" not in "".join(archs)
     ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
@@ -200,7 +199,7 @@ def check_arguments(
     variant: "Mapping[str, Any] | None" = None,
     **macros: "Any",
 ) -> None:
-    """Raise a TypeError if these arguments do not fit a kernel in one of its files. For tests.
+    """For tests: raise a TypeError if *arguments* do not fit the kernel's code for each arch.
 
     The kernel is not launched, and CUDA is not imported.
     """
@@ -250,7 +249,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _passed(argument: "Any") -> "tuple[int, str]":
-    """Return an argument's size and its kind as in numpy, or 0 and the reason."""
+    """Return an argument's size and its kind as in numpy, or 0 and why a kernel cannot take it."""
     numpy, ctypes = sys.modules.get("numpy"), sys.modules.get("ctypes")
     if numpy is not None and isinstance(argument, numpy.generic):
         return argument.dtype.itemsize, argument.dtype.kind
@@ -312,8 +311,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "0194116b0095b0e69c6acfb9c581d97e1ad2aa0ce68d6a342c9f4cd6449e1af8",
-    "_split": "669bea13f1606f328e9950eeb9c546f6b38e8b65f36dc9f22885ca808836430f",
+    "_packs": "9663d923a532a90256bf47410448d6026759a424ade1f7ec79fea767a63d8e4b",
+    "_split": "d92324e5a77b86bb51e1fbd758a91ba2924959139e9ac8f72c3facb71aba4150",
 }
 
 
@@ -337,10 +336,10 @@ def use(
 ) -> _Used:
     """Use the bundle in another folder, in this whole process. For tests and debugging.
 
-    A mapping as *what* replaces modules' code for all devices. Its keys are names of modules or kernels, its
-    values bytes or cuda.core's `ObjectCode`. None means the package's own bundle.
-    With *strict*, kernels that the driver would have to translate are not found. None keeps the setting.
-    To undo this call, use the result in a `with` block, or call its `close()`.
+    A mapping from names of modules or kernels to bytes or cuda.core's `ObjectCode` replaces code for all
+    devices. `use(None)` selects the package's own bundle. With *strict*, kernels that the driver would have
+    to translate are not found; `strict=None` keeps the setting. To undo this call, use the result in a `with`
+    block, or call its `close()`.
     """
     layer = _new_layer(what, strict)
     _layers.append(layer)
@@ -428,4 +427,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "130d13fc09090dff"

@@ -90,7 +90,7 @@ class Call:
         return ""
 
     def entry_for(self, capability: "tuple[int, int]", driver: "int | None") -> "tuple[_Module, Entry]":
-        """Return the text's module and its entry for a GPU. CubinNotFoundError if one of them is missing."""
+        """Return the text's module and its entry for a GPU, or raise CubinNotFoundError."""
         found = _manifest().module(f"{self.front}:{self.key}")
         if found is None:
             raise CubinNotFoundError("the package does not have this text any more")
@@ -99,7 +99,7 @@ class Call:
     def report(self, reason: str, key: "str | None" = None) -> None:
         """Warn that the library compiles this text, or raise an error if nothing may be compiled.
 
-        *key*: the text's key, if a build that compiles the text would prevent this run-time compile.
+        *key*: the text's key, or None if no build of the package can prevent this run-time compile.
         """
         reason = reason.removeprefix(f"{_NAME}: ")
         if self.key is not None:
@@ -121,7 +121,7 @@ def read(entry: "Entry") -> bytes:
 
 
 def refuse_other_version(build: str, file: str) -> None:
-    """Raise CubinError if a package has a file for a library of another version than the loader."""
+    """Raise CubinError if the loader's *file* for a library is of another version than the loader's core."""
     if build != _build_of_core:
         what = f"{file} is missing, damaged, or of another version than the imported loader"
         raise CubinError(_message(f"{what}: restart the process"))
@@ -142,7 +142,7 @@ def _depth_of_caller() -> int:
 
 
 def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -> None:
-    """Write a file that describes a call into a folder. Only this call has the name of the file."""
+    """Write a file that describes a call into a folder. The file's name is a digest of the call."""
     fields = {**vars(warning), "key": key, "package": _NAME}
     data = _import("json").dumps(fields, sort_keys=True).encode()
     path = os.path.join(folder, f"{_import('hashlib').sha256(data).hexdigest()}.json")
@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "130d13fc09090dff"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "130d13fc09090dff"

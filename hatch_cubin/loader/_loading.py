@@ -136,7 +136,7 @@ def translated(
 
 
 def _matching(names: "Sequence[str]") -> "dict[tuple[_Module, str], bool]":
-    """Return the matching kernels, and for each whether a name without `*` and `?` matches it."""
+    """Return the kernels that match *names*: True if a name without `*` and `?` matches, else False."""
     manifest = _manifest()
     kernels: "dict[tuple[_Module, str], bool]" = {}
     unknown: "list[str]" = []
@@ -405,7 +405,7 @@ def _succeeds(library: "Any", call: str, *arguments: "Any") -> bool:
 
 
 def _add_visible_gpus(gpus: "list[_Gpu]", *, describe: bool) -> bool:
-    """Append the GPUs that CUDA would show, and return whether any exist. cuInit would break later forks."""
+    """Append the GPUs that CUDA would show, without cuInit (it breaks forks). Return whether any exist."""
     driver, pid = _driver_library(), os.getpid()
     if driver is None or _drivers.keys() - {pid}:
         return False
@@ -527,7 +527,7 @@ def _in_time(question: "Callable[[], bool]") -> bool:
 
 # --- cuda.core's cache
 def cache(then: "_Cache | None" = None) -> "_Cache":
-    """Return the bundle as a read-only cuda.core `ProgramCacheResource`. *then*: the cache to ask next."""
+    """Return the bundle as a read-only cuda.core `ProgramCacheResource`. *then*: the cache for other code."""
     try:
         base = _import("cuda.core.utils").ProgramCacheResource
     except Exception as exc:
@@ -624,4 +624,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "130d13fc09090dff"

@@ -45,7 +45,7 @@ def part_of_block(entry: "Entry", path: str) -> bytes:
 def _block_of(entry: "Entry") -> "dict[str, Any]":
     """Return the manifest's facts about an entry's block.
 
-    Raise CubinDamagedError if these facts contradict each other.
+    Raise CubinDamagedError if the manifest's facts contradict each other.
     """
     blocks = _typed(entry._manifest.header.get("blocks"), dict)
     if entry.block not in blocks:
@@ -84,4 +84,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "130d13fc09090dff"

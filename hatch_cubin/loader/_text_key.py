@@ -1,6 +1,7 @@
 """hatch-cubin's key of a text that a library such as CuPy or cuda.core compiles at run time.
 
-Builds and wheels compute the key with this same file. The file imports only the standard library.
+Builds compute the key with this file, and wheels contain a copy of it, so both get the same key. The file
+imports only the standard library.
 """
 
 import hashlib
@@ -91,4 +92,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "130d13fc09090dff"

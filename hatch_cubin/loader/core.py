@@ -45,7 +45,7 @@ class _Call(_drop_in.Call):
     def code_for(self, arch: str) -> "tuple[Entry, bytes]":
         """Return the entry for an arch, and its bytes.
 
-        Raise CubinNotFoundError if the package has no such entry.
+        Raise CubinNotFoundError if the package has no entry of this text for the arch.
         """
         parts = _ARCH.fullmatch(arch)
         if parts is None:
@@ -60,8 +60,8 @@ class Program:
     """cuda.core's `Program`, which returns the package's machine code for the program's text if there is any.
 
     The class passes the text to cuda.core only if cuda.core must compile the text, so NVRTC is not needed for
-    texts that the package contains. The class is not a subclass of cuda.core's: with cuda-core 1.2, objects
-    of subclasses can crash the garbage collector.
+    texts that the package contains. The class is not a subclass of cuda.core's `Program`, because with
+    cuda-core 1.2, objects of subclasses can crash the garbage collector.
     """
 
     def __init__(
@@ -178,6 +178,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "130d13fc09090dff"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -3,8 +3,8 @@
 
     from mypkg._cubins.cupy import RawModule
 
-If the package contains a text with its options, its machine code is loaded. CuPy compiles a text that the
-package does not contain, after a `CompiledAtRunTimeWarning`.
+If the package contains machine code for a text with the same options, this code is loaded. CuPy compiles all
+other texts, after a `CompiledAtRunTimeWarning`.
 """
 
 import cupy
@@ -117,7 +117,7 @@ class _Call(_drop_in.Call):
         self.functions.clear()
 
     def look_up(self) -> None:
-        """Find out at the first use whether the package has the text, and report if it has not."""
+        """At the first use, look for the text in the package, and report the text if it is missing."""
         if self.is_shipped is not None:
             return
         if reason := self._why_passed_on():
@@ -151,13 +151,13 @@ class _Call(_drop_in.Call):
         return self.modules.get(device)
 
     def _code_for(self, capability: "tuple[int, int]", device: int) -> "tuple[_Module, Entry, bytes | None]":
-        """Return the module, its entry for a GPU, and its bytes if they are not loaded yet."""
+        """Return the module, its entry for a GPU, and the entry's bytes (None if they are already loaded)."""
         found, entry = self.entry_for(capability, cupy.cuda.runtime.driverGetVersion())
         is_loaded = self._identity(entry, device) in found.loaded
         return found, entry, None if is_loaded else _drop_in.read(entry)
 
     def _identity(self, entry: "Entry", device: int) -> "Any":
-        """Return a value that is equal for two calls if CuPy would load only one module for both calls."""
+        """Return a value that identifies a loaded module: calls with equal values share one module."""
         return device, entry.sha256, self.options, self.names, self.arguments.get("enable_cooperative_groups")
 
     def _loaded(self, found: "_Module", entry: "Entry", data: "bytes | None", device: int) -> "Any":
@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "92ac7c7d7c5e4733"
+__build__ = "130d13fc09090dff"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -1,5 +1,5 @@
 # hatch-cubin (Apache-2.0) copies this file into editable installs. It needs only the standard library.
-"""Find the folder _cubins of an editable install in the source tree, if the build backend cannot find it."""
+"""Let Python import the folder _cubins of an editable install, if the build backend does not do this."""
 
 import os
 import sys

@@ -58,9 +58,9 @@ def make_lock(
 ) -> LockFile:
     """Make the content of a project's lock file from its *jobs* and the digests of the known *results*.
 
-    *all_modules* are all modules with their headers, including the modules of sources that other sources
-    include. The caller adds the facts about producers (functions that generate sources) to the lock file's
-    content.
+    *all_modules* are all modules with their headers, even the modules of sources that the build does not
+    compile because another source includes them. The caller adds the facts about producers (functions that
+    generate sources) to the lock file's content.
     """
     files, built = file_digests(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in all_modules]
@@ -126,8 +126,8 @@ def _header_facts(job: Job) -> dict[str, Any]:
 def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
     """Return whether files that are not in the lock file can change which headers a source reads.
 
-    A file outside the lock file can change which headers are found if an include in the project can mean any
-    file, or if a header has an absolute path.
+    A file outside the lock file can change which headers are found if the name in an `#include MACRO` is not
+    known, or if a header has an absolute path.
     """
     outside = {root.tree for root in search if root.tree}
     return (
@@ -329,9 +329,9 @@ def _unit(lock: LockFile, job: Job) -> Sequence[str | None]:
 
     All values are None if the unit does not have an entry.
 
-    Even in the lock file of an unchanged project, the entry of a unit may be missing. In that case, the build
-    that wrote the lock file did not compile the unit's source, because another source included it, and the
-    current build rejects this other source.
+    The entry may be missing although the project has not changed: a build does not compile a source that
+    another source includes, so the lock file has no units of the included source. If the current build
+    rejects the including source, this build compiles the included source.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]

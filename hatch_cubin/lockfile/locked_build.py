@@ -47,7 +47,7 @@ def evaluate(
     *,
     find_results: bool = True,
 ) -> LockVerdict | None:
-    """Compare the project's lock file with the project and the cache; return None without a lock file.
+    """Compare the project's lock file with the project and the cache; return None if there is no lock file.
 
     *hold* is a folder in which hard links to the cached results are made. *patience_s* is how long to wait
     for a remote store to supply results that are missing in the cache. If *find_results* is false, the
@@ -133,7 +133,7 @@ def check_results(project: Project, lock: LockFile, done: Sequence[tuple[Job, st
 
 
 def install_command(project: Project) -> str | None:
-    """Return the command that installs the wheels in the lock file; None without a usable lock file."""
+    """Return the command that installs the wheels in the lock file; None if no lock file is usable."""
     lock = lock_format.read(project.root)
     if lock is None or not lock.wheels or not lock_comparison.fits_table(lock, project):
         return None

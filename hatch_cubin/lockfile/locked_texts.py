@@ -2,8 +2,9 @@
 
 A producer is a function of the project that returns the texts of generated sources. A lock file contains the
 digest of each generated text, but not the text itself. If all results are in the cache, a build does not need
-the generated text. The build needs only three facts, which the lock file contains: the settings of the
-source, the first lines of PTX (with the target), and the kinds of kernels in a source with tile code.
+the generated text. The build then needs only facts about the text, which the lock file contains: the settings
+of each source, the first lines of each PTX text (the target is in these lines), and the kinds of kernels in
+each source with tile code.
 """
 
 from __future__ import annotations

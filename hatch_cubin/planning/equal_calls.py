@@ -15,8 +15,8 @@ def merge_equal_calls(modules: Iterable[Module]) -> list[Module]:
 
     A merged module has the template names and archs of all modules from which it was merged.
 
-    Raise ConfigError if equal calls could include different headers, because a wheel can contain only one
-    result.
+    Raise ConfigError if the texts of equal calls could include different headers, because a wheel can contain
+    only one result for equal calls.
     """
     merged: dict[object, Module] = {}
     problems: list[Problem] = []

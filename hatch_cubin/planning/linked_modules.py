@@ -178,7 +178,10 @@ class _LinkedModules:
 
 
 def _without_names(module: Module) -> str:
-    """Return a text of all settings that can change an object's code: equal texts mean equal objects."""
+    """Return a text with all settings of a module that can change its object's code.
+
+    If the texts of two modules are equal, their objects are equal.
+    """
     return repr(
         replace(
             module,
@@ -196,6 +199,6 @@ def _without_names(module: Module) -> str:
 
 
 def location_of_file(config: Config, module: Module, index: int) -> Location:
-    """Return the line of pyproject.toml with the entry number *index* of a module's `link`."""
+    """Return the line of pyproject.toml with the item *index* of the array `link` of a module."""
     number = next(number for number, rule in enumerate(config.module) if rule.name == module.base)
     return config.place.of("module", number, "link", index)

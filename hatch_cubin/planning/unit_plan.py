@@ -317,7 +317,7 @@ def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
 def _settings_without_effect(
     config: Config, rules_of: Mapping[str, Sequence[int]], sources: Sequence[Source]
 ) -> Iterator[Problem]:
-    """Yield a problem for each setting that matches no C++ source, and has no effect on PTX or Tile IR."""
+    """Yield a problem for each setting for C++ in a table that matches only sources in PTX or Tile IR."""
     is_for_cpp = {index for source in sources if source.is_cpp for index in rules_of[source.path]}
     tables: list[tuple[tuple[str | int, ...], Config | SourceRule]] = [
         (("source", index), rule)
@@ -457,7 +457,7 @@ def _module_of_call(
 ) -> Module:
     """Return the module of a source that is compiled for a *call* of a library such as CuPy.
 
-    The options come only from the [[source]] tables with `as` that match the file of the call.
+    The options come only from those [[source]] tables with `as` whose `path` matches the source.
     """
     _refuse_other_settings(config, source, rules)
     archs, whole = config.archs, Module(f"{call.front}:{call_key(call, source)}", source, front=call.front)
@@ -470,8 +470,8 @@ def _module_of_call(
 def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
     """Raise ConfigError if a source with `as` is PTX, or if other [[source]] tables would change its compile.
 
-    A source with `as` is a text that the package gives to CuPy or cuda.core at run time, so the build must
-    compile the text with exactly the settings of this call.
+    A source with `as` is a text that the package gives to CuPy or cuda.core at run time. The library compiles
+    the text only with the settings of its call, so the build must also use only these settings.
     """
     problems = [
         problem(
@@ -630,9 +630,9 @@ def _arch_of_tile_kernels(
 ) -> Arch | None:
     """Return the arch of the code that tileiras makes for *target*.
 
-    From sm_90 on, tileiras makes code for exactly one arch (`sm_90a`). The driver cannot compile tile
-    kernels, so targets for PTX are left out. A target from a group of archs is left out too, if tileiras does
-    not know the target.
+    From sm_90 on, tileiras makes code for exactly one arch (`sm_90a`). Targets for PTX are left out, because
+    the driver cannot compile tile kernels. Targets that the user named only by a group of archs are left out
+    if tileiras does not know them.
     """
     path, arch = module.source.path, target.arch
     if not toolchain.tile:
@@ -770,8 +770,8 @@ def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
 def unsupported_arch(arch: Arch, toolchain: Toolchain, targets: Sequence[Target] = ()) -> Problem:
     """Return the problem of an arch that the toolkit cannot compile for.
 
-    *targets* are all targets of the module. The hint names another toolkit only if this toolkit can compile
-    for all archs of the module.
+    *targets* are all targets of the module. The hint names another toolkit only if that other toolkit can
+    compile for all archs of the module.
     """
     known = " ".join(f"{number}" for number in toolchain.supported)
     suffix = (

@@ -19,8 +19,8 @@ from .producer_script import Packages, locate
 def packages_for(packages: Mapping[str, str], script: str) -> list[tuple[str, str]]:
     """Return the import names of the project and their folders, the longest name first.
 
-    A script outside of the project's packages can also import the modules beside the script, by names without
-    a package. The result then also contains the script's folder, with an empty import name.
+    If the script is outside of the project's packages, the result also contains the script's folder, with an
+    empty import name, because the script can import the modules beside it by names without a package.
     """
     named = [(name, str(PurePosixPath(folder))) for name, folder in packages.items()]
     if module_name(packages, script).count(".") == 0:

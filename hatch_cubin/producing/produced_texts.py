@@ -79,7 +79,7 @@ def sources_of(produced: Produced, rule: ProducerRule, place: TableLocation) -> 
 
 
 def _equal_variants(sources: Sequence[Source]) -> Iterator[Problem]:
-    """Yield a problem for each source that is the same variant as an earlier source."""
+    """Yield a problem for each source whose name has the values of an earlier name in another order."""
     first: dict[tuple[Any, ...], Source] = {}
     for source in sources:
         made = source.produced

@@ -1,8 +1,9 @@
 """Call a producer (a Python function) in a new process. This script imports only the standard library.
 
-`running.py` starts this script with the path of a request file. The modules of the project get names and file
-names that are relative to the project, so that texts which contain these names are the same in every folder.
-The `__init__.py` files of packages do not run, because they often import the kernels, which do not exist yet.
+`running.py` starts this script with the path of a request file. The names and file names of the project's
+modules are relative to the project, so a generated text that contains such a name is the same wherever the
+project's folder is. The `__init__.py` files of packages do not run, because they often import the kernels,
+which do not exist yet.
 """
 
 from __future__ import annotations
@@ -195,7 +196,7 @@ class ReadRecorder:
         self.is_on = True
 
     def listed(self) -> dict[str, list[str] | None]:
-        """Return the folders that were listed without being declared, as `undeclared_in` describes them."""
+        """Return each folder that the producer has listed, with the result of `undeclared_in` for it."""
         return {folder: undeclared_in(folder, path, self._files) for folder, path in self._list.items()}
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:

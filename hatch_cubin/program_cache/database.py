@@ -256,7 +256,7 @@ class Database:
     # Uses by reading
 
     def _note_use(self, connection: sqlite3.Connection, key: bytes) -> None:
-        """Note that *key* was read; the database is updated soon, together with other reads."""
+        """Remember that *key* was read; the database is updated soon, together with other reads."""
         if not self._writable:
             return
         self._unsaved_uses.pop(key, None)

@@ -1,6 +1,6 @@
 """Find lines with `__DATE__`, `__TIME__` or `__TIMESTAMP__`, which give different code at each compile.
 
-A use that a macro builds with the operator `##` is not found.
+If another macro builds one of these three names with the operator `##`, the line is not found.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Find the `extern "C"` kernels that the text of a source defines, and the types of their parameters.
 
-Macros and conditionals can change the meaning of a source's text. Because this module does not evaluate them,
-it reports a kernel only if the kernel's definition contains no macro and is not inside a conditional. In
-addition, the kernel's name must not occur anywhere else in the text. A parameter's type is reported only if
-it consists of C++ keywords.
+Macros and conditionals can change the meaning of a source's text. This module does not evaluate macros and
+conditionals, so it reports a kernel only if the kernel's definition contains no macro and is not inside a
+conditional, and if the kernel's name does not occur anywhere else in the text. A parameter's type is reported
+only if it consists of C++ keywords.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class TextNames(NamedTuple):
 def names_of(text: str) -> TextNames:
     """Return the words and macros of a text: a source, a header, or the definition of a macro.
 
-    For a macro in pyproject.toml, the caller writes the definition: the text `define NAME VALUE`.
+    The definition of a macro in pyproject.toml is passed as the text `define NAME VALUE`.
     """
     joined = _joined(text)
     code = TOKEN.sub(lambda match: " " if match[0][0] == "/" else match[0], joined)
@@ -123,7 +123,7 @@ def declared_names(text: str, macros: Mapping[str, str]) -> list[str]:
     """Return the names of the kernels that *text* defines for every arch, if it is compiled with *macros*.
 
     The result is empty if *text* includes headers or contains conditionals. Kernels in namespaces are left
-    out, because any namespace may be anonymous: a macro can hide this. The symbol of a kernel in an anonymous
+    out: a namespace whose name is a macro can be anonymous, and the symbol of a kernel in an anonymous
     namespace differs from the kernel's name.
     """
     own, theirs = names_of(text), [names_of(f"define {name} {value}") for name, value in macros.items()]
@@ -228,7 +228,7 @@ def _nesting(code: str) -> list[tuple[int, str]] | None:
 def _kernels(
     code: str, *, blocks: bool, scopes: frozenset[str] = frozenset((_C, _NAMESPACE))
 ) -> Iterator[re.Match[str]]:
-    """Yield the definitions of `extern "C"` kernels that are enclosed only by kinds of blocks in *scopes*.
+    """Yield the definitions of `extern "C"` kernels that are inside no blocks but those in *scopes*.
 
     By default, *scopes* are namespaces and blocks `extern "C" { … }`.
 

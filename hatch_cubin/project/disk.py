@@ -54,8 +54,8 @@ def state_from_status(status: os.stat_result) -> str:
 def are_settled(states: Iterable[str], now_ns: int) -> bool:
     """Return whether the last writes of files are so old that any new write will change the files' *states*.
 
-    If a file is written twice within one step of the file system's clock, the second write may not change its
-    state.
+    If a file is written twice within one step of the file system's clock, it can have the same state after
+    both writes.
     """
     newest = max((int(time) for state in states if state for time in state.split()[1::2]), default=0)
     return newest < now_ns - TIMESTAMP_STEP_NS

@@ -191,7 +191,7 @@ class Project:
         return {by: key for key, by in self.replaced_keys_of_units().items() if by in self.environ}
 
     def replaced_keys_of_units(self) -> dict[str, str]:
-        """Return which of 'archs' and 'toolkit' are replaced, each with the replacing variable or option."""
+        """Return the variables or options that replace the keys 'archs' and 'toolkit', if any do so."""
         return {key: by for key, by in self.config.replaced.items() if key in {"archs", "toolkit"}}
 
     def _warn_of_idle_store_settings(self) -> None:
@@ -288,7 +288,7 @@ class ProjectSources:
 
     @property
     def by_module_table(self) -> tuple[tuple[str, ...], ...]:
-        """The paths of the sources in each [[module]] table, in the order of the table."""
+        """For each [[module]] table, in the order of the configuration, the paths of the table's sources."""
         return tuple(tuple(dict.fromkeys(itertools.chain(*each.values()))) for each in self.named)
 
     def __iter__(self) -> Iterator[Source]:
@@ -359,8 +359,8 @@ def with_produced(
 
     *declared* are the files that producers may use.
 
-    Raise SourceError if a produced source has the name of another source, or if a pattern matches neither
-    kind of source.
+    Raise SourceError if a produced source has the name of another source, or if a pattern of a [[module]]
+    table matches no source.
     """
     produced = sorted(produced, key=lambda source: source.path)
     problems = [*_taken_names(project, produced)]
@@ -437,7 +437,7 @@ def _why_excludes_nothing(on_disk: Path) -> str:
 
 
 def _warn_of_capitals(project: Project, files: ProjectFiles) -> None:
-    """Warn of each file in a package that is not a source only because its suffix is in capital letters."""
+    """Warn of each file in a package that would be a source if its suffix were not in capital letters."""
     capitals = [f"**/*{suffix.upper()}" for suffix in SUFFIXES]
     paths, _unmatched = files.find(capitals, project.config.exclude)
     for path in paths if project.config.sources == DEFAULT_SOURCES else ():
@@ -496,7 +496,8 @@ def _sources_elsewhere(project: Project) -> list[str] | None:
     """Return globs to suggest for the key 'sources', or None if no file looks like a source.
 
     The globs match sources outside packages. If the project has no sources outside packages, the globs match
-    files in packages that may contain kernels, such as files with a suffix in capitals.
+    other files that may contain kernels: files with a suffix in capitals, or files in packages with a suffix
+    such as `.cu.txt`.
     """
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]

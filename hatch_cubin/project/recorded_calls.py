@@ -30,8 +30,8 @@ def read_recorded(tree: ProjectTree, path: str) -> Source:
 
     The first line of the file is a comment with the call as JSON. The source code of the call begins on the
     second line. The name of the file begins with the key of the call, a digest of the options and the source
-    code. If a user edits the options or the source code, the file's name no longer fits, and the function
-    raises SourceError.
+    code. If a user edits the options or the source code, the name of the file is no longer the key of the
+    call, and the function raises SourceError.
     """
     whole = read_source(tree, path)
     line, _, text = whole.text.partition("\n")

@@ -168,7 +168,7 @@ def is_before_directive(match: re.Match[str]) -> bool:
 
 
 def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
-    """Return a macro's name, and the parts of its value that an include can use."""
+    """Return a macro's name, and its value if `#include MACRO` can use it, or else an unknown value."""
     if not parameters and (parse_operand(value).form != "unknown" or _is_path(value.strip())):
         return name, value.strip()
     if parameters and ".." not in value and _TEMPLATE.fullmatch(f"({value}"):
@@ -213,7 +213,7 @@ def parse_operand(operand: str, *, every: bool = False) -> Include:
 
 
 def join_continued_lines(text: str) -> str:
-    """Join lines that end with a backslash with the next line; empty lines keep the number of lines."""
+    """Join lines that end with a backslash with the next line, and add empty lines to keep line numbers."""
     return _CONTINUED_LINES.sub(
         lambda match: match[0].replace("\\\n", "") + "\n" * match[0].count("\n"), text
     )

@@ -46,9 +46,9 @@ TILE_IR = KernelKinds(tile=True, other=False)
 def kernel_kinds(source: Source) -> KernelKinds:
     """Return which kinds of kernels a source has.
 
-    Tile code that a conditional may hide does not count, because nvcc also skips tile code unless an option
-    requests it. A source has tile kernels if it contains tile code that no conditional can hide, because the
-    kernels themselves may be in a header.
+    A source has tile kernels if it contains any tile code, because the kernels themselves may be in a header.
+    Tile code inside an `#if` that may be false does not count: hatch-cubin then compiles only the other
+    kernels, as nvcc does without its option for tile code.
     """
     if source.is_tile_ir:
         return TILE_IR

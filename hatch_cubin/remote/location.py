@@ -1,8 +1,7 @@
 """Choose the remote store of a build, and the credentials that are sent to the store.
 
-Credentials in environment variables are sent only if the store's URL is in an environment variable too. A URL
-in the project's configuration does not get these credentials, because everyone who can change the project can
-change this URL.
+Credentials in environment variables are sent only if the store's URL is also in an environment variable,
+because everyone who can change the project can change a URL in the project's configuration.
 """
 
 from __future__ import annotations

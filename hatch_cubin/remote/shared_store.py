@@ -104,7 +104,7 @@ class SharedStore:
         self._store.close_idle()
 
     def push(self, keys: Sequence[bytes]) -> None:
-        """Copy those results of *keys* that the store does not have from the cache folder to the store."""
+        """Copy results from the cache folder to the store: those of *keys* that are missing in the store."""
         if self._is_small:
             own = (key for key in keys if key not in self.fetched)
             tasks = ((key, partial(self._push_unit, key)) for key in own)

@@ -32,12 +32,12 @@ class TrafficCounter:
             self.bytes += count
 
     def begin_sending(self, count: int) -> None:
-        """Note that a library begins to upload *count* bytes without reporting its progress."""
+        """Remember that a library, which does not report its progress, begins to upload *count* bytes."""
         with self._lock:
             self._sending += count
 
     def end_sending(self, count: int) -> None:
-        """Note that the upload of *count* bytes has ended or failed."""
+        """Remember that the upload of *count* bytes has ended or failed."""
         with self._lock:
             self._sending = max(0, self._sending - count)
 
@@ -82,10 +82,11 @@ class Store(Protocol):
         """Store *data* as the object *name*."""
 
     def replace(self, name: str, data: bytes, tag: str | None) -> bool:
-        """Replace an object.
+        """Replace an object that had the tag *tag* when this build read it.
 
-        Return True only if no other build can have changed the object since this build read the object with
-        the tag *tag*. If the result is False, the change of one of the two builds may be lost.
+        Return True if the store has checked that no other build has changed the object after this build read
+        it. If the result is False, another build may have changed the object, and its change or the change of
+        this build may be lost.
         """
 
     def close_idle(self) -> None:

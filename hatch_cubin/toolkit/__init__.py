@@ -1,1 +1,1 @@
-"""All code that depends on CUDA: compilers, their exact versions, running them, and NVIDIA's wheels."""
+"""All code that depends on CUDA: find compilers and their exact versions, run them, read NVIDIA's wheels."""

@@ -119,7 +119,7 @@ class Installation:
 
     @property
     def state(self) -> str:
-        """A digest that changes if an installed file is written, and sometimes also without a change."""
+        """A digest that changes if an installed file is written, even if the file's content is the same."""
         return digest([self.name, *self._states])
 
     def is_that_of(self, evidence: Evidence) -> bool:
@@ -149,7 +149,7 @@ class Installation:
 
 
 def _marks(file: str) -> list[int]:
-    """Return the positions in a library's file of all texts that state the compiler's version."""
+    """Return all positions in a library's file at which a text states the compiler's version."""
     found: list[int] = []
     with open(file, "rb") as library, mmap.mmap(library.fileno(), 0, access=mmap.ACCESS_READ) as data:
         while (at := data.find(_MARK, found[-1] + 1 if found else 0)) >= 0:

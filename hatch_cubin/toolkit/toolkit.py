@@ -463,7 +463,7 @@ def compiler_options(unit: Unit, toolkit: Toolkit, search: tuple[str, ...]) -> t
 def assembled_for(unit: Unit, toolkit: Toolkit) -> Arch:
     """Return the `sm_` arch for which a unit (a module for one arch) is compiled or assembled.
 
-    PTX that the driver will compile is assembled for this arch too, to check that the PTX is valid.
+    A unit of PTX, which the driver will compile, is assembled only to check that the PTX is valid.
     """
     if not unit.module.source.is_ptx or unit.module.link:
         return unit.arch.real

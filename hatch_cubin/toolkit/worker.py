@@ -150,8 +150,8 @@ class _Header:
     def make(self, number: int, task: dict[str, Any]) -> None:
         """Precompile the headers of a task (a compile that the build has sent to this process).
 
-        Afterwards, the attribute `path` is the path of the precompiled header, or None if NVRTC has reported
-        an error in the headers.
+        The method sets the attribute `path` to the path of the precompiled header, or to None if NVRTC
+        reports an error in the headers.
         """
         from cuda.bindings import nvrtc
 
@@ -405,8 +405,8 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
 
     The symbols of LTO-IR cannot be read directly. The PTX made from LTO-IR shows variables and kernels, but
     not functions. To find functions that the LTO-IR defines, the LTO-IR is linked with a probe, which is code
-    that calls every function of the other inputs. In the resulting PTX, a function that the LTO-IR does not
-    define is declared `.extern`.
+    that calls every function of the other inputs. If the LTO-IR does not define a function that the probe
+    calls, the PTX that is made from the LTO-IR and the probe declares the function as `.extern`.
     """
     arch = [option for option in task["options"] if option.startswith(b"-arch=")]
     probe = {**task, "kind": "lto", "options": [*arch, b"-dlto"], "instantiate": [], "ptx": False}
@@ -448,8 +448,8 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
     """Link *inputs*; each input consists of a kind, a name and bytes.
 
-    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink (or, in a link with LTO,
-    writes the error to its log) and still succeeds. This function makes the link fail if nvJitLink prints or
+    If two inputs declare a symbol differently, nvJitLink succeeds, although it prints an error of nvlink, or
+    writes the error to its log in a link with LTO. This function makes the link fail if nvJitLink prints or
     logs an error of nvlink.
     """
     with _caught_stderr() as printed:
@@ -541,8 +541,9 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 def _open_folders(folders: dict[int, str]) -> None:
     """Open each folder in *folders*, with the folder's number as its file descriptor.
 
-    If a folder's number is above the limit of open files, the function adds two other paths of the folder to
-    `_unnamed`, for `_compile_unnamed`.
+    If the limit of open files does not allow a file descriptor with a folder's number, the function adds two
+    other paths of the folder to `_unnamed`. `_compile_unnamed` compiles once with each of the two paths, and
+    compares the results.
     """
     most = _allow_descriptors(max(folders) + 1)
     for number, folder in folders.items():

@@ -245,6 +245,7 @@ MODULES: dict[str, dict[str, str]] = {
         "inline_assembly": "",
         "missing_kernels": "",
         "plan_warnings": "call_options",
+        "kernels_in_headers": "",
         "precompiled_headers": "",
         "processes": "",
         "executor": "processes",

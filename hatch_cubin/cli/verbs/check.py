@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -70,6 +71,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Check all wheels and the project's configuration table, and return all problems."""
     if not (args.wheels or args.table):
+        taken = next((each for each in args.spared if os.path.exists(each)), None)
+        if taken is not None:
+            what = f"{taken} is the value of --except"
+            args.refuse(f"{what}: write the wheel before the option, and a glob after it")
         args.refuse("name a wheel, or write --table")
     if args.gpu and (more := [each for each in args.wheels if re.fullmatch(_CAPABILITY, each)]):
         listed = ",".join((*(f"{cc // 10}.{cc % 10}" for cc in args.gpu), *more))
@@ -117,7 +122,18 @@ def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[s
         with open_wheel(what, companions=True) as opened:
             return opened.path, check(opened, args.gpu, budget, fallback_reader(os.environ), args.spared)
     except HatchCubinError as exc:
-        return what, CheckResult(None, {}, (), exc.problems, ())
+        return what, CheckResult(None, {}, (), [*_with_hint_at_except(exc.problems, what, args.spared)], ())
+
+
+def _with_hint_at_except(problems: Iterable[Problem], what: str, spared: Sequence[str]) -> Iterator[Problem]:
+    """Add a hint if *what* is not a wheel, but probably the second glob after one `--except`."""
+    is_glob = spared and not what.endswith(".whl")
+    for each in problems:
+        if is_glob and each.code == "no-such-wheel":
+            again = f"--except takes one glob: to except {what!r} too, add --except {shlex.quote(what)}"
+            yield each._replace(hint=again)
+        else:
+            yield each
 
 
 def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
@@ -136,7 +152,10 @@ def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
 
 
 def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
-    """Return the location of the project's table (None with problems), the problems, and the warnings."""
+    """Return the location of the project's table, the problems, and the warnings.
+
+    If there are problems, the location is None.
+    """
     try:
         settings, place, _backend = table_location.find_table(folder)
         missing = open_project.missing_requirement(folder)

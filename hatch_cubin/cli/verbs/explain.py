@@ -1,8 +1,8 @@
 """Explain why a cache miss occurs, why code for an arch is built or not, and which file a GPU would load.
 
 Nothing is compiled. Each cache miss is compared with the nearest entry of the cache: an entry of the same
-source, for the same arch if possible, with the fewest differing inputs. The command lists all inputs that
-differ.
+source, for the same arch if possible, with the fewest differing inputs. For each cache miss, the command
+lists all inputs that differ from this nearest entry.
 """
 
 from __future__ import annotations
@@ -70,6 +70,15 @@ def run(args: argparse.Namespace) -> Answer:
     """Look up the compiled code of one source in the cache, and explain each cache miss."""
     if args.driver is not None and args.gpu is None:
         args.refuse("--driver needs --gpu")
+    if args.source.endswith(".whl"):
+        what = (
+            f"{args.source!r} is a wheel, but 'explain' takes a source, a module or a kernel of the project"
+        )
+        hint = (
+            "'hatch-cubin inspect WHEEL' shows the kernels of a wheel, and 'hatch-cubin check WHEEL' shows "
+            "the code that each GPU runs"
+        )
+        raise ConfigError(problem("unknown-name", what, hint=hint))
     project = open_project(args)
     require_compiler(project)
     from ...building import pipeline
@@ -186,7 +195,9 @@ def _guess(asked: str, known: Iterable[str], jobs: Sequence[Job], tree: ProjectT
 def _gpu(
     args: argparse.Namespace, units: Sequence[UnitLookup], kernel: str | None, plan: Plan, absent: str
 ) -> dict[str, Any]:
-    """Return which code of each module the GPU in *args* would load, for *kernel* or for any kernel.
+    """Return which code of each module the GPU in *args* would load.
+
+    If *kernel* is given, only code that may contain this kernel is considered.
 
     *absent* is the reason why the project is not compiled for exactly the arch of this GPU.
     """

@@ -110,7 +110,10 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _step(command: str) -> str:
-    """Return a line with the command of a next step, and with the same command for tools other than pip."""
+    """Return a line with the command of a next step.
+
+    If the command uses pip, the line also shows commands of other tools that do the same.
+    """
     others = _WITHOUT_PIP.get(command)
     return f"  {command}" + (f"  (or: {others})" if others else "")
 

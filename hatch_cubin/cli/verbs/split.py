@@ -6,11 +6,11 @@ install mypkg[sm90]' installs the main wheel and the companion for sm_90, and 'm
 companions. If a program needs a kernel of a missing companion, the error names the companion. Register the
 companions' names with the package index before you publish the wheels.
 
-With '--as variants' (experimental), a wheel such as 'mypkg-1.0-py3-none-any-sm90.whl' is written for each
-compute capability with machine code, and a wheel with PTX for all other GPUs. The original wheel stays
-unchanged for installers that do not support variants, such as pip. The command 'uv pip install
---preview-features wheel-variants' installs the variant for the machine's GPU. To choose a variant, uv needs
-the JSON file that this command writes into the folder of the wheels.
+With '--as variants' (experimental), the command writes one wheel for each compute capability for which the
+original wheel contains machine code, such as 'mypkg-1.0-py3-none-any-sm90.whl'. Another wheel with PTX is for
+all other GPUs. The original wheel stays unchanged for installers that do not support variants, such as pip.
+The command 'uv pip install --preview-features wheel-variants' installs the variant for the machine's GPU. To
+choose a variant, uv needs the JSON file that this command writes into the folder of the wheels.
 """
 
 from __future__ import annotations

@@ -150,13 +150,13 @@ class _Rebuilder:
         return frontend.with_package_of_bundle(self._opened(), filter(None, told))
 
     def install_command(self) -> str | None:
-        """Return the command that installs the toolkit in the lock file; None without a lock file."""
+        """Return the command that installs the toolkit in the lock file; None if there is no lock file."""
         from ...lockfile import locked_build
 
         return locked_build.install_command(self._opened())
 
     def has_producers(self) -> bool:
-        """Return whether Python functions return sources of the project."""
+        """Return whether the project has producers, which are Python functions that generate sources."""
         return bool(self._opened().config.producer)
 
     def rebuilt(self, project: Project) -> Rebuilt:
@@ -167,23 +167,23 @@ class _Rebuilder:
         return self._rebuilt.setdefault(form, _once(lambda: rebuild(project)))()
 
     def note_named(self, opened: OpenedWheel) -> None:
-        """Note the manifests of a main wheel.
+        """Remember the manifests of a main wheel.
 
-        The manifests are noted so that an error of the main wheel is not repeated for its companion wheels.
+        With these manifests, an error of the main wheel is not repeated for its companion wheels.
         """
         for bundle in opened.bundles:
             with contextlib.suppress(BundleError):  # the integrity check reports an unreadable manifest
                 self._named.add(file_digest(bundle.read("manifest.json")))
 
     def note_whole(self, bundle: Bundle) -> None:
-        """Note the manifest of a main wheel.
+        """Remember the manifest of a main wheel.
 
         The manifest contains the digests of all files in the companion wheels.
         """
         self._wholes[file_digest(bundle.read("manifest.json"))] = manifest_of(bundle)
 
     def note_part(self, opened: OpenedWheel, said: Mapping[str, Any] | None) -> None:
-        """Note the description of a companion wheel, to compare the wheel later.
+        """Remember the description of a companion wheel, to compare the wheel later.
 
         *said* is the content of companion.json, or None if this file is damaged.
         """

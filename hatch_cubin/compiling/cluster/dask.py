@@ -1,7 +1,7 @@
 """Use the workers of a Dask cluster. Calls to Dask run in a separate thread because any call may hang.
 
-Dask runs each function call on the worker that hatch-cubin chooses. If a worker fails, `scheduler.py` and not
-Dask chooses another worker for the worker's tasks.
+Dask runs each function call on the worker that hatch-cubin chooses. If a worker fails, Dask does not run its
+tasks again: `scheduler.py` chooses another worker for them.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class DaskCluster:
 
     @property
     def expected_workers(self) -> int:
-        """The number of workers that are being prepared, plus 1 if more workers may join soon."""
+        """How many workers may be ready soon: those in preparation, and 1 if more workers may still join."""
         soon = time.monotonic() < self._until
         return len(self._preparing) + (soon or not self._connected.is_set())
 

@@ -29,7 +29,7 @@ _LOCAL = ",local"
 
 @dataclass(frozen=True, slots=True)
 class ClusterWork:
-    """The work of a cluster for a build; *jobs* contains the job of each task, by the task's number."""
+    """The compiles of a build that a cluster runs; the task with the number N compiles *jobs*[N]."""
 
     project: Project
     jobs: Sequence[Job]

@@ -12,7 +12,10 @@ from ..executor import Result, Setup, Task
 
 
 class Sample:
-    """Compares a random sample of the workers' results, with at least the first result of each worker."""
+    """Compiles a random sample of the tasks again on this machine, to check the results of the workers.
+
+    The sample contains at least the first result of each worker.
+    """
 
     def __init__(self, part: float) -> None:
         self._part = part

@@ -171,7 +171,7 @@ class LeaseScheduler:
 
         An idle worker will repeat the tasks that this method returns.
 
-        If a worker has several leases, the leases that the worker has not started yet are repeated first.
+        If a worker has several leases, leases that the worker has not started yet are returned first.
         """
         if self._workers[worker].has:
             return []

@@ -54,7 +54,7 @@ def can_be_sent(job: Job) -> bool:
 def pack(jobs: Sequence[Job], paths: CompilePaths, folders: Iterable[str]) -> SourceArchive:
     """Collect the files that the compiles of *jobs* can read.
 
-    *folders* are the project's folders with files that include headers.
+    *folders* are those folders of the project whose files contain `#include` lines.
     """
     closures = [*{id(job.closure): job.closure for job in jobs}.values()]
     layout = paths.layout(sorted(names_in(closure.files for closure in closures)), folders)

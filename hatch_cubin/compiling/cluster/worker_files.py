@@ -55,8 +55,8 @@ class WorkerFiles:
     def missing_files(self, listing: FileListing, here: Mapping[str, str]) -> list[str]:
         """Return the digests of missing files; if no file is missing, make the folders of the build.
 
-        *here* maps the names of header libraries that are installed on this machine to their folders. Files
-        in these folders are not missing: the function copies them.
+        *here* maps the names of header libraries that are installed on this machine to their folders. A file
+        in a folder of *here* is not missing, because the function copies it from there.
         """
         with self._lock:
             if listing.digest not in self._layouts_by_digest:
@@ -132,7 +132,7 @@ class WorkerFiles:
         self._remove_unused()
 
     def _remove_unused(self) -> None:
-        """Remove the layouts that were used least recently, and files that no other layout contains."""
+        """Remove the layouts that were used least recently, and the files that were only in these layouts."""
         earlier = [*self._layouts_by_digest][:-1]
         unused = [name for name in earlier if not self._layouts_by_digest[name].users]
         dropped = unused[: max(0, len(self._layouts_by_digest) - _MOST_LAYOUTS)]

@@ -35,8 +35,8 @@ _OWN = re.compile(r"(.*) (?:not supported on \.target|cannot be compiled for arc
 class Archs:
     """The archs for which each source compiles or fails, with the compiler's messages about failures.
 
-    *tried* are units for other archs: the build compiles a failed source for these archs too, and hints may
-    suggest them.
+    After a source has failed, the build compiles it for more archs, so that a hint can suggest archs that
+    work. *tried* are the units for these archs that compile.
     """
 
     def __init__(
@@ -99,7 +99,8 @@ class Archs:
     def _having_all(self, path: str) -> list[Arch]:
         """Return the first arch without a suffix that may have all features that the source uses.
 
-        If only archs with a suffix, such as sm_90a, may have all features, return all these archs.
+        If no arch without a suffix may have these features, return all archs with a suffix, such as sm_90a,
+        that may have them.
         """
         every = [
             Arch(number, suffix)
@@ -140,7 +141,7 @@ def _text(error: Diagnostic) -> str:
 
 
 def _first(text: str) -> int | None:
-    """Return the number of the first arch that defines the name in an error message."""
+    """Return the number of the oldest arch for which CUDA defines the name in an error message, or None."""
     return next((number for number, pattern in _SINCE if pattern.search(text)), None)
 
 

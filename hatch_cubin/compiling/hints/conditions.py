@@ -147,7 +147,7 @@ def certain_kernels(path: str, text: str) -> set[str]:
 
 
 def _around_kernels(text: str) -> tuple[Condition, ...]:
-    """Return the `#if` conditions around the first kernel; () if any kernel is not inside a condition."""
+    """Return the `#if` conditions around the first kernel; () if at least one kernel is in no `#if`."""
     found = [(line, around) for line, _number, around in lines_with_conditions(text) if line.strip()]
     kernels = [around for line, around in found if "__global__" in line]
     every = kernels or [around for _line, around in found]

@@ -76,8 +76,8 @@ class FailedCompile:
     def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
         """Return lines for pyproject.toml that set macros or options, to be put at the end of a hint.
 
-        A value in a [[source]] table takes precedence over the project's settings. So if a [[source]] table
-        already sets one of the macros or options, the returned lines are a new [[source]] table.
+        If a [[source]] table already sets one of the macros or options, the returned lines are a new
+        [[source]] table, because a value in a [[source]] table takes precedence over the project's settings.
         """
         if value.keys() & self._of_rules(key):
             there = self.module.define if key == "define" else self.module.options
@@ -137,7 +137,7 @@ class FailedCompile:
                 yield index, rule
 
     def silencing(self, number: int) -> str:
-        """Return the end of a hint that silences the compiler warning *number* for the source."""
+        """Return the end of a hint: how to silence the compiler warning *number* for the source."""
         if self.module.front:
             return f' add "--diag-suppress={number}" to the options of the call'
         there = self.module.options.get("diag_suppress", ())

@@ -105,7 +105,7 @@ def missing(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation |
 
 
 def _leading_nowhere(failed: FailedCompile) -> Iterator[Step]:
-    """Yield each `#include` of a missing header in the project, if the compiler certainly reads it."""
+    """Yield each `#include` line of the project that names a missing header and that no `#if` can hide."""
     resolver = Resolver(failed.tree, failed.search)
     given = {name for name, value in failed.module.macros if value != "0"}
     pending = [failed.path]

@@ -1,4 +1,4 @@
-"""Hints about host code in sources and headers, which NVRTC does not compile."""
+"""Hints for sources and headers with host code, because NVRTC compiles only device code."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _with_runtime(failed: FailedCompile) -> str:
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
 ) -> Explanation | None:
-    """Report one of the equal errors *like_it* with a hint; errors in the project's code take precedence."""
+    """Report one error with a hint for all of *like_it*, if possible an error in the project's code."""
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])

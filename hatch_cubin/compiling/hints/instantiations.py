@@ -1,4 +1,4 @@
-"""Hints about wrong entries of `instantiate`, with the entry's line in pyproject.toml, and the kernel."""
+"""Hints about wrong entries of `instantiate`; each hint shows the entry's line in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def _once_for_each_product(
     """Return the errors without repetitions: a table in `instantiate` may cause the same error many times.
 
     An error is left out if it repeats, or results from, another error about the same table. *first* maps each
-    instantiation to the compiler's own error. *entries* maps each instantiation to the same error, with its
-    place in pyproject.toml and perhaps a hint.
+    instantiation to the compiler's own error. *entries* maps each instantiation to the error to report, which
+    contains the instantiation's place in pyproject.toml and perhaps a hint.
     """
     kept: dict[str, Diagnostic] = {}
     told = set[tuple[Location | None, str | None]]()

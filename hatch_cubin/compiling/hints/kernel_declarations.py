@@ -162,9 +162,9 @@ def _end_of_body(code: str, at: int) -> int:
 
 
 def _end_of(code: str, at: int, opened: str) -> int:
-    """Return the position after the bracket that closes the bracket *opened*, which ends at *at*.
+    """Return the position after the closing bracket; the opening bracket *opened* is directly before *at*.
 
-    If no bracket closes it, return the end of the text.
+    If the opening bracket is never closed, return the end of the text.
     """
     pending = [_CLOSES[opened]]
     for index in range(at, len(code)):

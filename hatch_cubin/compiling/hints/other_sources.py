@@ -80,7 +80,8 @@ def _variable_declared_elsewhere(text: str, failed: FailedCompile) -> str | None
 def _declared_in(name: str, failed: FailedCompile) -> str | None:
     """Return the path of another source that reads an `extern` declaration of a variable, or None.
 
-    A source that mentions the variable is better than a source that only includes the declaration.
+    A source that mentions the variable is preferred to a source that only includes the declaration, because a
+    source that mentions the variable probably defines it.
     """
     declaration, word = re.compile(rf"\bextern\b(?:{PART}|#){{0,400}}\b{name}\b"), re.compile(rf"\b{name}\b")
     declaring = {

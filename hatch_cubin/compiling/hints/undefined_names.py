@@ -205,7 +205,7 @@ def unqualified(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
 
 
 def _without_namespace(error: Diagnostic) -> tuple[str | None, str]:
-    """Return the namespace that an error's name needs, or None, and how to write the name."""
+    """Return the namespace of an undefined name, and how to write the name with it; (None, "") if unknown."""
     name = _name_in(error)
     code, at = _pointed_at(error)
     if _NO_NAMESPACE.search(error.text) and name in _ALIASES and not code[:at].endswith("::"):
@@ -244,8 +244,8 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report undefined names that are probably macros, or that are types without their namespace.
 
-    An undefined name is probably a macro if it is in capital letters, or if the name of a produced source
-    contains a value for it, as for BLOCK in `sum[BLOCK=64]`.
+    An undefined name is probably a macro if it is in capital letters. It is also probably a macro if a
+    produced source has a value for it in its name, as for BLOCK in `sum[BLOCK=64]`.
     """
     values = dict(failed.module.source.variant)
     macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}

@@ -1,4 +1,4 @@
-"""Check before publishing a wheel: it is undamaged, runs on every promised GPU, and is not too large."""
+"""Check, before a wheel is published, that it is intact, runs on each promised GPU, and is small enough."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class SpillingKernel(TypedDict):
     module: str
     kernel: str
     arch: str
+    source: str
     spills: int
 
 
@@ -83,9 +84,8 @@ def check(
 
     *capabilities* are the GPUs on which all kernels must run. By default, all kernels must run on the GPUs of
     all archs in the wheel. *excepted* are the globs of the option `--except`. Kernels and modules that match
-    one of these globs need not run on all GPUs. The check accepts code for a debugger (-G) in modules that
-    match one of these globs, and accepts files of GPU code outside the bundle if the files match one of these
-    globs.
+    a glob in *excepted* need not run on all GPUs, and these modules may contain code for a debugger (-G).
+    Files of GPU code outside the bundle are accepted if they match a glob in *excepted*.
     """
     problems = [
         *integrity_problems(opened),
@@ -145,6 +145,7 @@ def _spills(facts: BundleFacts) -> Iterator[SpillingKernel]:
                     "module": unit["module"],
                     "kernel": kernel["name"],
                     "arch": unit["arch"],
+                    "source": unit["source"],
                     "spills": spills,
                 }
 
@@ -203,8 +204,9 @@ def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
 def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     """Return a hint for kernels that cannot run on *gpus*.
 
-    *absent_from* are the archs for which the source was compiled, but without these kernels. If a GPU loads
-    the code for an arch in *absent_from*, adding another arch to the project would not help.
+    *absent_from* are the archs for which the source was compiled, but the result does not contain the
+    kernels. If a GPU loads the code for an arch in *absent_from*, the hint does not suggest to add an arch to
+    the project, because the source itself does not define the kernels for this GPU.
     """
     shipped = [(arch, 0) for arch in absent_from]
     chosen = {gpu: loader.select(_number(gpu), None, shipped) for gpu in gpus}
@@ -283,12 +285,14 @@ def bundle_sections(checked: BundleCheck) -> Iterator[ReportSection]:
 def _spill_section(checked: BundleCheck) -> ReportSection:
     worst = sorted(checked["spills"], key=lambda each: -each["spills"])
     rows = [
-        [kernel_title(each["module"], each["kernel"]), each["arch"], str(each["spills"])]
+        [kernel_title(each["module"], each["kernel"]), each["arch"], str(each["spills"]), each["source"]]
         for each in worst[:_MAX_SHOWN]
     ]
     more = len(worst) - len(rows)
     title = f"kernels that spill registers: {len(worst)}"
     lines = [f"and {more} more kernels: 'hatch-cubin inspect' lists all kernels"] if more else []
     return ReportSection(
-        title, lines, ReportTable(["kernel", "arch", "spills"], rows, numbers=[2], names=[0, 1])
+        title,
+        lines,
+        ReportTable(["kernel", "arch", "spills", "source"], rows, numbers=[2], names=[0, 1, 3]),
     )

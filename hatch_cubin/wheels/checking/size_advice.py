@@ -125,7 +125,7 @@ def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]
 
 
 def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
-    """Yield by how many bytes the largest wheel would become smaller with `hatch-cubin split`."""
+    """Yield how much smaller than this wheel the largest wheel after `hatch-cubin split` would be."""
     archs: dict[str, dict[_FilePosition, int]] = {}
     for entry in (entry for module in manifest.modules for entry in module.entries if not entry.is_ptx):
         taken = packed_size(bundle, manifest, entry) or 0

@@ -34,7 +34,11 @@ def compare_wheels(before: ComparedWheel, after: ComparedWheel) -> list[BundleDi
 def pair_bundles(
     before: Mapping[str, BundleFacts], after: Mapping[str, BundleFacts]
 ) -> list[tuple[BundleFacts | None, BundleFacts | None]]:
-    """Return pairs of bundles to compare: those of the same package, or the only bundle of each wheel."""
+    """Return pairs of bundles to compare.
+
+    If each wheel has only one bundle, the two bundles are a pair. Else, the bundles of the same package are a
+    pair.
+    """
     if len(before) == len(after) == 1:
         ((one,), (other,)) = before.values(), after.values()
         return [(one, other)]

@@ -18,7 +18,10 @@ _KernelName = tuple[str, str]  # The name of the module and the name of the kern
 
 
 class Sizes(TypedDict):
-    """The bytes of a bundle, or of its code for an arch, before and after a change; None if it was absent."""
+    """The bytes of a bundle, or of its code for an arch, in two wheels to compare.
+
+    If a wheel does not contain the bundle or the code, the value for this wheel is None.
+    """
 
     before: int | None
     after: int | None

@@ -31,6 +31,7 @@ _HOW_TO_BUILD = (
     "build a wheel with 'hatch build', 'uv build', 'pipx run hatch build' or 'pip wheel --no-deps .'"
 )
 _SITE_PACKAGES_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
+_OF_SOURCES = (".cu", ".cuh")
 DAMAGE_ERRORS = (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -180,6 +181,8 @@ def _what_to_name(path: str, error: Exception) -> str | None:
     if path.endswith((".cubin", ".ptx")):
         folder = os.path.dirname(path) or os.curdir
         return f"name the folder of the whole bundle instead of one file: {folder}"
+    if path.endswith(_OF_SOURCES):
+        return _name_a_wheel(path)
     if path.endswith(".tar.gz"):
         wheels = os.path.join(os.path.dirname(path), "*.whl")
         what_to_do = f"name only wheels: {wheels}" if glob.glob(wheels) else _HOW_TO_BUILD
@@ -355,6 +358,11 @@ def _hint_at_project(folder: str) -> str | None:
     return None if root is None else _hint_at_wheels(str(root)) or _HOW_TO_BUILD
 
 
+def _name_a_wheel(source: str) -> str:
+    folder = os.path.dirname(source)
+    return f"name a wheel, not a source: {_hint_at_project(folder) or _HOW_TO_BUILD}"
+
+
 def _package_folders(name: str) -> Sequence[str]:
     """Return the folders from which Python imports a package."""
     path: Sequence[str] | None = None
@@ -377,6 +385,8 @@ def _bundles_of_editable(package: str, folders: Sequence[str]) -> Iterator[Bundl
 
 def _not_found(name: str) -> Problem:
     """Return an error message for a name that is neither an installed package nor an existing path."""
+    if name.endswith(_OF_SOURCES):
+        return problem("no-such-wheel", "no such file or folder exists", Location(name), _name_a_wheel(name))
     if name.endswith(".whl") or "/" in name or os.sep in name or glob.has_magic(name):
         near = _hint_at_wheels(os.path.dirname(name) or os.curdir)
         what = "no such file or folder exists"

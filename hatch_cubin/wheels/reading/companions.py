@@ -172,7 +172,7 @@ def companion_problems(opened: OpenedWheel) -> Iterator[Problem]:
 
 
 def main_project_of(opened: OpenedWheel) -> str:
-    """Return the project and version of a companion's main wheel. The companion must not be damaged."""
+    """Return the project and version of the main wheel of *opened*, an undamaged companion."""
     said = read_description(opened)
     return f"{said['project']} {said['version']}"
 

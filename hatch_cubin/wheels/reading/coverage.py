@@ -45,7 +45,7 @@ class ServedGpu(TypedDict):
 class KernelCover(TypedDict):
     """A kernel of a module, the archs that it is compiled for, and the code that each GPU loads.
 
-    *absent_from* are the archs for which the module has code that does not contain this kernel.
+    *absent_from* are the archs for which the module was compiled, but the result does not contain the kernel.
     """
 
     module: str
@@ -66,9 +66,9 @@ class GpuCover(TypedDict):
 
 
 class AffectedKernels(TypedDict):
-    """A group of kernels that all cannot run on the same GPUs, or that all have only PTX for the same GPUs.
+    """A group of kernels that cannot run on *gpus*, or a group that has only PTX for *gpus*.
 
-    For each arch in *absent_from*, the wheel contains code of the kernels' modules, but this code does not
+    *absent_from* are the archs for which the modules of these kernels were compiled, but the result does not
     contain the kernels.
     """
 

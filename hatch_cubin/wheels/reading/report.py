@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from ...bundle.manifest import is_of_call
+
+_DIGITS = 12  # of the key of a call, as in messages of the loader
+
 
 class ReportTable(NamedTuple):
     """A table of a report: the names of its columns, and its rows.
 
-    *numbers* are the columns with numbers. *names* are the columns with names of code.
+    *numbers* are the columns with numbers. *names* are the columns with names from the code, such as names of
+    kernels.
     """
 
     head: Sequence[str]
@@ -28,5 +33,9 @@ class ReportSection(NamedTuple):
 
 
 def kernel_title(module: str, kernel: str) -> str:
-    """Return the name of a kernel, followed by the name of its module if the two names differ."""
-    return kernel if module == kernel else f"{kernel} in {module}"
+    """Return the name of a kernel, followed by the name of its module if the two names differ.
+
+    If the module is compiled for a call of CuPy or cuda.core, the call's key is shortened.
+    """
+    shown = module[: module.index(":") + 1 + _DIGITS] if is_of_call(module) else module
+    return kernel if module == kernel else f"{kernel} in {shown}"

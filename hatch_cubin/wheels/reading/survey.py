@@ -193,7 +193,7 @@ def survey(bundle: Bundle, fallback: FallbackReader | None = None) -> BundleFact
 
 
 def kernels_by_arch(units: Iterable[UnitFacts]) -> dict[tuple[tuple[str, str], str], KernelFacts]:
-    """Return all kernels, by module and name, and by arch.
+    """Return the facts about each kernel. A key is the kernel's module and name, and an arch.
 
     The module is part of the key, because all variants of a source have kernels of the same name.
     """

@@ -15,7 +15,7 @@ from ..reading.bundles import OpenedWheel
 
 
 def variants_file_name(release: str) -> str:
-    """Return the name of the JSON file that describes the variants of a wheel, such as `mypkg-1.0`."""
+    """Return the name of the JSON file about the variants of a release, such as `mypkg-1.0-variants.json`."""
     project, _, version = release.partition("-")
     return f"{underscored_name(project)}-{version}-variants.json"
 

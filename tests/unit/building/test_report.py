@@ -180,3 +180,17 @@ def test_a_report_into_a_pipe_that_nobody_reads_is_a_warning(tmp_path: Path) -> 
     write_report(front.project, results())
     what = "cannot be written: it is a pipe that no process reads"
     assert front.warned == [f"HATCH_CUBIN_REPORT: {tmp_path}/report.json {what}"]
+
+
+def test_a_report_that_is_lost_with_an_unpacked_sdist_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    front, absolute = Front(tmp_path, HATCH_CUBIN_REPORT="a.json"), tmp_path / "b.json"
+    write_report(front.project, results())
+    assert front.warned == []
+    (tmp_path / "PKG-INFO").touch()
+    write_report(front.project, results())
+    write_report(Front(tmp_path, HATCH_CUBIN_REPORT=str(absolute)).project, results())
+    assert (len(front.warned), absolute.exists()) == (1, True)
+    assert front.warned[0].startswith("HATCH_CUBIN_REPORT: a.json is in an unpacked sdist, ")

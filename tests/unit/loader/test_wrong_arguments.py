@@ -104,13 +104,22 @@ def test_what_cannot_be_a_name_or_a_variant(
 
 
 @pytest.mark.parametrize("call", ["kernel", "module"])
-@pytest.mark.parametrize("how", [{"cc": NINE}, {"driver": 13000}, {"driver": None}, {"arch": "sm_90"}])
+@pytest.mark.parametrize(
+    "how", [{"cc": NINE}, {"driver": 13000}, {"driver": None}, {"arch": "sm_90"}, {"N_": 1}]
+)
 def test_an_argument_that_a_call_does_not_have_is_named(cubins: Any, call: str, how: dict[str, Any]) -> None:
     (name,) = how
     error = refusal(cubins.CubinNotFoundError, getattr(cubins, call), "k", **how)
-    only_in_find = "; only find() and read() take it" in str(error)
+    says_how = "; only find() and read() take cc=(9, 0) and driver" in str(error)
     assert f"{name!r} is neither a macro of 'k' nor module, variant or device" in str(error)
-    assert only_in_find == (name != "arch")
+    assert says_how == (name != "N_")
+
+
+@pytest.mark.parametrize("call", ["find", "read"])
+@pytest.mark.parametrize("how", [{"arch": "sm_90"}, {"gpu": 90}, {"sm": 90}])
+def test_the_argument_that_chooses_a_gpu_is_named(cubins: Any, call: str, how: dict[str, Any]) -> None:
+    error = refusal(cubins.CubinNotFoundError, getattr(cubins, call), "k", **how)
+    assert "find() and read() take cc=(9, 0)" in str(error)
 
 
 @pytest.mark.parametrize("how", [{"variant": {"cc": 1}}, {"cc": 1}])

@@ -85,7 +85,9 @@ def test_the_facts(tmp_path: Path, command: Command) -> None:
                 "kernels": [
                     {"module": "a", "kernel": "a", "archs": ["sm_80"], "absent_from": [], "served": [served]}
                 ],
-                "spills": [{"module": "a", "kernel": "a", "arch": "sm_80", "spills": 2}],
+                "spills": [
+                    {"module": "a", "kernel": "a", "arch": "sm_80", "source": "demo/a.cu", "spills": 2}
+                ],
             }
         ],
         "warnings": [],
@@ -251,10 +253,39 @@ def test_spills_are_listed_the_worst_first(tmp_path: Path, command: Command) -> 
     assert answer.out[-13:-8] == [
         "kernels that spill registers: 12",
         "  and 2 more kernels: 'hatch-cubin inspect' lists all kernels",
-        "  kernel  arch   spills",
-        "  k12     sm_80      12",
-        "  k11     sm_80      11",
+        "  kernel  arch   spills  source",
+        "  k12     sm_80      12  demo/k12.cu",
+        "  k11     sm_80      11  demo/k11.cu",
     ]
+
+
+def test_a_spilling_kernel_of_a_call_is_named_by_its_source(tmp_path: Path, command: Command) -> None:
+    data = code("axpy", spills=3, stack=8)
+    files = bundle(made(f"cupy:{'1' * 64}", "sm_80", {"axpy": "axpy"}, source="demo/call.cu", data=data))
+    answer = check(command, write_tree(tmp_path / "_cubins", files))
+    assert answer.out[-1] == "  axpy in cupy:111111111111  sm_80       3  demo/call.cu"
+
+
+def test_a_second_glob_needs_the_option_again(tmp_path: Path, command: Command) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    answer = check(command, "--except", "a", "b", "x*", wheel)
+    hints = [line.partition("add ")[2] for line in answer.err if line.startswith("  hint: ")]
+    assert hints == ["--except b", "--except 'x*'"]
+    assert check(command, "--except", "a", "--except", "b", wheel).err == []
+
+
+@pytest.mark.parametrize("arguments", [["--except", "a", "gone.whl"], ["gone"]])
+def test_a_name_that_cannot_be_a_glob_of_the_option_is_only_absent(
+    command: Command, arguments: list[str]
+) -> None:
+    assert not any("--except" in line for line in check(command, *arguments).err)
+
+
+def test_a_wheel_that_the_option_except_takes_for_its_glob_is_named(tmp_path: Path, command: Command) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    answer = check(command, "--except", wheel)
+    assert (answer.code, answer.err[-1].count(str(wheel))) == (2, 1)
+    assert answer.err[-1].endswith(": write the wheel before the option, and a glob after it")
 
 
 def test_what_verify_proves_tags_and_paths_are_checked_too(tmp_path: Path, command: Command) -> None:

@@ -26,7 +26,7 @@ from hatch_cubin.toolkit import libraries
 from hatch_cubin.toolkit import toolkit as toolkit_module
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.command_line import Command
-from tests.helpers import COPY_PTX, make_project, pyproject, refusal, write_tree
+from tests.helpers import COPY_PTX, Coded, make_project, pyproject, refusal, write_tree
 
 pytestmark = pytest.mark.nvrtc
 
@@ -565,6 +565,13 @@ def test_a_kernel_that_names_no_source_is_told(
     with pytest.raises(SystemExit):
         main(["explain", "--project", str(root), asked])
     assert capsys.readouterr().err.startswith(f"hatch-cubin: error: {complaint}")
+
+
+def test_a_wheel_is_left_to_other_verbs(command: Command) -> None:
+    answer = command("explain", "dist/demo-1.0-py3-none-any.whl")
+    assert answer.errors == [Coded("unknown-name", "", "'dist/demo-1.0-py3-none-any.whl' is a wheel")]
+    assert "'hatch-cubin inspect WHEEL'" in answer.err
+    assert "'hatch-cubin check WHEEL'" in answer.err
 
 
 def test_a_call_of_a_library_is_named_by_the_first_digits_of_its_key(

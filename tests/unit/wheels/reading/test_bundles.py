@@ -122,6 +122,15 @@ def test_of_an_editable_install_the_bundle_may_be_in_the_tree_alone(
     assert contents("found_in_tree") == {bundle.as_posix(): FILES}
 
 
+@pytest.mark.parametrize("name", ["demo/k.cu", "demo/k.cuh", "demo/gone.cu"])
+def test_in_place_of_a_source_the_projects_wheel_is_named(tmp_path: Path, name: str) -> None:
+    files = {"demo/k.cu": "", "demo/k.cuh": "", "dist/demo-1.0-py3-none-any.whl": "", "pyproject.toml": ""}
+    write_tree(tmp_path, files)
+    hint = refusal(str(tmp_path / name)).hint
+    wheel = (tmp_path / "dist/demo-1.0-py3-none-any.whl").as_posix()
+    assert hint == f"name a wheel, not a source: there is a wheel: {wheel}"
+
+
 @pytest.mark.parametrize("name", ["no_such_package", "json.no_such_part", "json.decoder", "a..b", ""])
 def test_a_name_that_means_nothing_here(name: str) -> None:
     what = f"{name}: is not a file, a folder, or a package that is installed in this Python"
@@ -178,7 +187,7 @@ def test_a_folder_of_a_project_points_to_its_wheel_or_how_to_make_one(tmp_path: 
 
 def test_a_source_is_not_a_wheel(tmp_path: Path) -> None:
     write_tree(tmp_path, {"k.cu": ""})
-    assert refusal(tmp_path / "k.cu").hint == MAKE
+    assert refusal(tmp_path / "k.cu").hint == f"name a wheel, not a source: {MAKE}"
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\3\4 and no more", bytes(range(100))])
