@@ -48,6 +48,9 @@ def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
         )
     if misses and project.is_switched_on("HATCH_CUBIN_REQUIRE_HITS"):
         results.missing = [job.unit for job in misses]
+        from .other_compilers import other_compilers  # lazy import: needed only for this error
+
+        results.others = other_compilers(project, misses, cache)
         results.hits_required_by = project.as_written("HATCH_CUBIN_REQUIRE_HITS")
         if "archs" in project.config.replaced:
             results.archs_for_explain = ",".join(project.config.archs)

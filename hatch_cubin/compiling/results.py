@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..bundle.packs import PackedBlocks
     from .diagnostics import Diagnostic
     from .hints.archs import Archs
+    from .other_compilers import OtherCompiler
 
 # The codes of warnings about kernels that are missing or do not work. Every build prints these warnings.
 _REPEATED = (
@@ -39,6 +40,8 @@ class Results:
     workers: dict[Unit, str] = field(default_factory=dict)
     failed: list[tuple[Unit, list[Diagnostic]]] = field(default_factory=list)
     missing: list[Unit] = field(default_factory=list)
+    # For missing units: the other version of the compiler whose results the cache contains.
+    others: Mapping[Unit, OtherCompiler] = field(default_factory=dict)
     # The environment variable or option that makes a cache miss an error.
     hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"
     # The archs from an environment variable or option, which replace the archs in pyproject.toml.
@@ -66,12 +69,15 @@ def repeat_warnings(project: Project, hits: Iterable[Compiled]) -> None:
 def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ()) -> None:
     """Raise an error about all cache misses that the build does not allow, or about all failed compiles."""
     if results.missing:
-        archs: dict[Module, list[str]] = {}
+        archs: dict[tuple[Module, OtherCompiler | None], list[str]] = {}
         for unit in results.missing:
-            archs.setdefault(unit.module, []).append(str(unit.arch))
-        by = results.hits_required_by
-        archs_option = results.archs_for_explain and f" --archs {shlex.quote(results.archs_for_explain)}"
-        missing = (_unwanted(module, ", ".join(each), by, archs_option) for module, each in archs.items())
+            archs.setdefault((unit.module, results.others.get(unit)), []).append(str(unit.arch))
+        missing = (
+            _unwanted(module, ", ".join(each), results, toolkit)
+            if other is None
+            else _compiled_by_another(module, ", ".join(each), results, other)
+            for (module, other), each in archs.items()
+        )
         raise MissError(*refused, *missing)
     if results.failed:
         raise CompileError(*refused, *_problems(results, toolkit))
@@ -79,11 +85,20 @@ def require(results: Results, toolkit: Toolkit, refused: Sequence[Problem] = ())
         raise SourceError(*refused)
 
 
-def _unwanted(module: Module, archs: str, switch: str, archs_option: str) -> Problem:
-    path = module.source.path
-    what = f"{module.title} for {archs} is not in the cache, but {switch} is set"
-    hint = f"run 'hatch-cubin explain {shlex.quote(path)}{archs_option}' to see the reason"
+def _unwanted(module: Module, archs: str, results: Results, toolkit: Toolkit) -> Problem:
+    archs_option = results.archs_for_explain and f" --archs {shlex.quote(results.archs_for_explain)}"
+    what = f"{module.title} for {archs} is not in the cache, but {results.hits_required_by} is set"
+    command = f"hatch-cubin explain {shlex.quote(module.source.path)}{archs_option}"
+    hint = f"run '{command}' where {toolkit.compiler_of(module)} is installed, as in this build"
     return problem("not-in-cache", what, module.location, hint, _origin(module))
+
+
+def _compiled_by_another(module: Module, archs: str, results: Results, other: OtherCompiler) -> Problem:
+    what = (
+        f"{module.title} for {archs} is in the cache only from {other.cached}, but this build uses "
+        f"{other.own}, and {results.hits_required_by} is set"
+    )
+    return problem("not-in-cache", what, module.location, other.hint, _origin(module))
 
 
 def _origin(module: Module) -> tuple[str, ...]:

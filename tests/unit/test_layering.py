@@ -244,6 +244,7 @@ MODULES: dict[str, dict[str, str]] = {
         "shared_kernels": "definitions hints/kernel_declarations",
         "inline_assembly": "",
         "missing_kernels": "",
+        "other_compilers": "",
         "plan_warnings": "call_options",
         "kernels_in_headers": "",
         "precompiled_headers": "",
@@ -260,7 +261,7 @@ MODULES: dict[str, dict[str, str]] = {
         "cluster/scheduler": "cluster/lease cluster/workers executor",
         "outcome": "diagnostics executor",
         "packing": "cores executor",
-        "results": "diagnostics hints/archs hints/merge_pasteable",
+        "results": "diagnostics hints/archs hints/merge_pasteable other_compilers",
         "shards": "",
         "launch_hazards": "hints/kernel_declarations",
         "limits": "hints/kernel_declarations",
@@ -275,7 +276,7 @@ MODULES: dict[str, dict[str, str]] = {
         "executor hints/failed_compile hints/macros hints/not_cuda hints/other_sources inline_assembly "
         "outcome precompiled_headers results source_warnings storing tasks",
         "linking": "bake definitions diagnostics executor hints/conditions results",
-        "obtain": "bake linking results",
+        "obtain": "bake linking other_compilers results",
     },
     "explaining": {
         "arch_choice": "",

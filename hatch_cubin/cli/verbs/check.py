@@ -25,9 +25,9 @@ from ...config.config import parse_config
 from ...config.value_checks import guess
 from ...errors import ConfigError, HatchCubinError, Problem, problem
 from ...frontends import open_project
-from ...project.source import glob_regex
+from ...project.source import SUFFIXES, glob_regex
 from ...wheels.checking.check import CheckResult, check, check_sections, exceptable_names
-from ...wheels.reading.bundles import expand_patterns, open_wheel
+from ...wheels.reading.bundles import OpenedWheel, expand_patterns, open_wheel
 from ...wheels.reading.cuobjdump import fallback_reader
 from ...wheels.reading.report import ReportSection
 from ..rendering import as_lines, as_markdown, problem_parts
@@ -85,11 +85,12 @@ def run(args: argparse.Namespace) -> Answer:
     shown = [] if table is None else [ReportSection(f"{table}: the table is correct")]
     problems = [*wrong]
     verdicts: list[CheckResult] = []
+    excluded = () if table is None else _excluded(args.project)
     for what in expand_patterns(args.wheels):
-        path, verdict = _checked(what, args, budget)
+        path, verdict, sections = _checked(what, args, budget, excluded)
         verdicts.append(verdict)
         results.append(_facts(what, path, verdict))
-        shown += check_sections(path, verdict)
+        shown += sections
         problems += verdict.problems
         warnings += verdict.warnings
     if table is not None:
@@ -113,16 +114,53 @@ def _matches_nothing(glob: str, known: Iterable[str]) -> Problem:
     return problem("except-matches-nothing", what, hint=guess(glob, sorted(known)))
 
 
-def _checked(what: str, args: argparse.Namespace, budget: int | None) -> tuple[str, CheckResult]:
-    """Check a wheel, and return its path and the problems.
+def _checked(
+    what: str, args: argparse.Namespace, budget: int | None, excluded: Sequence[str]
+) -> tuple[str, CheckResult, list[ReportSection]]:
+    """Check a wheel, and return its path, the problems, and the sections of the report.
 
     If the wheel cannot be read, the result contains the error as a problem.
     """
     try:
         with open_wheel(what, companions=True) as opened:
-            return opened.path, check(opened, args.gpu, budget, fallback_reader(os.environ), args.spared)
+            verdict = check(opened, args.gpu, budget, fallback_reader(os.environ), args.spared)
+            sections = [*check_sections(opened.path, verdict), *_uncompiled_sources(opened, excluded)]
+            return opened.path, verdict, sections
     except HatchCubinError as exc:
-        return what, CheckResult(None, {}, (), [*_with_hint_at_except(exc.problems, what, args.spared)], ())
+        problems = [*_with_hint_at_except(exc.problems, what, args.spared)]
+        verdict = CheckResult(None, {}, (), problems, ())
+        return what, verdict, check_sections(what, verdict)
+
+
+def _uncompiled_sources(opened: OpenedWheel, excluded: Sequence[str]) -> Iterator[ReportSection]:
+    """Yield a section with the sources that the key `exclude` names, and that are files of the wheel.
+
+    `exclude` only keeps hatch-cubin from compiling the sources. The globs *excluded* are relative to the
+    project or to a package.
+    """
+    rules = [glob_regex(glob) for glob in excluded]
+    members = opened.archive.namelist() if opened.archive else ()
+    names = [
+        name
+        for name in members
+        if name.endswith(SUFFIXES)
+        and any(rule.fullmatch(path) for rule in rules for path in _possible_paths(name))
+    ]
+    if names:
+        yield ReportSection(
+            f"{opened.path}: these sources are not compiled because of 'exclude', but they are in the wheel",
+            [*names, "to leave them out of the wheel, exclude them in the settings of the build backend too"],
+        )
+
+
+def _possible_paths(member: str) -> tuple[str, str, str]:
+    """Return the paths of a wheel's file in the project, and its path in the package."""
+    return member, f"src/{member}", member.partition("/")[2]
+
+
+def _excluded(folder: str) -> Sequence[str]:
+    settings, place, _backend = table_location.find_table(folder)
+    return parse_config(settings, place, os.environ).exclude
 
 
 def _with_hint_at_except(problems: Iterable[Problem], what: str, spared: Sequence[str]) -> Iterator[Problem]:

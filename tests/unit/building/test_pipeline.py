@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from hatch_cubin.building import pipeline
-from hatch_cubin.cache.entries import Cache
+from hatch_cubin.cache.entries import Cache, Compiled
 from hatch_cubin.compiling import executor, plan_warnings
 from hatch_cubin.compiling import tasks as tasks_module
 from hatch_cubin.compiling.executor import Result
@@ -587,19 +588,87 @@ def test_native_without_a_gpu_hides_no_other_problem(tmp_path: Path, monkeypatch
     assert found(refusal(ToolchainError, expand, ["native"], Toolkit(None))) == [("no-gpu-for-native", "")]
 
 
-def test_misses_can_be_forbidden(tmp_path: Path) -> None:
+def test_misses_can_be_forbidden(tmp_path: Path, compiler: str) -> None:
     files = {"a.cu": SAXPY, "b.cu": SAXPY + "\n"}
     build(tmp_path, {"a.cu": SAXPY})
     assert str(refusal(MissError, build, tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1")) == (
         "demo/b.cu: b for sm_80, sm_90 is not in the cache, but HATCH_CUBIN_REQUIRE_HITS is set\n"
-        "  hint: run 'hatch-cubin explain demo/b.cu' to see the reason"
+        f"  hint: run 'hatch-cubin explain demo/b.cu' where {compiler} is installed, as in this build"
     )
     replaced = {"HATCH_CUBIN_REQUIRE_HITS": "1", "HATCH_CUBIN_ARCHS": "sm_75;sm_90"}
-    assert str(refusal(MissError, build, tmp_path, files, **replaced)).endswith(
-        "  hint: run 'hatch-cubin explain demo/b.cu --archs sm_75,sm_90' to see the reason"
+    assert "'hatch-cubin explain demo/b.cu --archs sm_75,sm_90'" in str(
+        refusal(MissError, build, tmp_path, files, **replaced)
     )
     filled = build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="0")
     assert build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1") == filled
+
+
+def fill_with_results_of(version: str, project: Project, *more: tuple[str, str]) -> None:
+    """Put a result of each unit into the cache, as another version of the compiler makes it."""
+    with pipeline.open_cache(project) as cache:
+        for job in jobs_of(project):
+            inputs = {**job.inputs, "compiler": version, **dict(more)}
+            key = hashlib.sha256(job.keys.key + version.encode()).digest()
+            cache.put(key, Compiled(b"made by another compiler", {"k": "k"}), inputs)
+
+
+def release_of(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def test_a_cache_from_another_release_of_the_compiler_is_told_with_both_versions(
+    tmp_path: Path, compiler: str
+) -> None:
+    strict = {"HATCH_CUBIN_REQUIRE_HITS": "1"}
+    project = project_of(tmp_path, {"a.cu": SAXPY, "copy.ptx": COPY_PTX}, ONE, None, **strict)
+    for version in ("12.10.7", "12.9.5", "not a version"):
+        fill_with_results_of(version, project)
+    ptxas = compiler.replace("NVRTC", "ptxas")
+    release = 'toolkit = "12.10"'
+    assert [*refusal(MissError, pipeline.build, project).problems] == [
+        Coded("not-in-cache", "demo/a.cu", "sm_90", "NVRTC 12.9.5 and 12.10.7", compiler, release),
+        Coded("not-in-cache", "demo/copy.ptx", "sm_90", "ptxas 12.9.5 and 12.10.7", ptxas, release),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cached", "options", "environ", "hint"),
+    [
+        ("12.9.5", 'toolkit = "{own}"\n', {}, 'toolkit = "12.9"'),
+        ("12.9.5", "", {"HATCH_CUBIN_TOOLKIT": "{own}"}, "HATCH_CUBIN_TOOLKIT=12.9"),
+        ("12.9.5", "", {"HATCH_CUBIN_TOOLKIT": "system"}, ""),
+        ("{own}.999999", "", {}, "'hatch-cubin lock'"),
+        ("{exact} other", "", {}, ""),
+    ],
+)
+def test_the_hint_for_another_compiler_names_the_setting_that_decides(
+    tmp_path: Path, cached: str, options: str, environ: dict[str, str], hint: str
+) -> None:
+    exact = Toolkit(None).nvrtc
+    filled = {"own": release_of(exact), "exact": exact}
+    variables = {name: value.format(**filled) for name, value in environ.items()}
+    project = project_of(tmp_path, {"a.cu": SAXPY}, ONE + options.format(**filled))
+    fill_with_results_of(cached.format(**filled), project)
+    config = project_of(tmp_path, {}, ONE + options.format(**filled), None, **variables).config
+    strict = dataclasses.replace(project, config=config, environ={"HATCH_CUBIN_REQUIRE_HITS": "1"})
+    plan = pipeline.make_plan(project)
+    (error,) = refusal(MissError, pipeline.bake, strict, plan).problems
+    fill = f"fill the cache with NVRTC {exact}"
+    assert error == Coded("not-in-cache", "demo/a.cu", cached.format(**filled), fill, hint)
+    assert (error.hint == fill) is (hint == "")
+
+
+def test_results_of_another_text_or_of_the_same_compiler_do_not_count_as_of_another_compiler(
+    tmp_path: Path, compiler: str
+) -> None:
+    strict = {"HATCH_CUBIN_REQUIRE_HITS": "1"}
+    project = project_of(tmp_path, {"a.cu": SAXPY}, ONE, None, **strict)
+    fill_with_results_of("12.9.5", project, ("source", "another"))
+    usual = Coded("not-in-cache", "demo/a.cu", "'hatch-cubin explain demo/a.cu'", compiler)
+    assert [*refusal(MissError, pipeline.build, project).problems] == [usual]
+    fill_with_results_of("12.9.5", project)
+    fill_with_results_of(compiler.split()[1], project)
+    assert [*refusal(MissError, pipeline.build, project).problems] == [usual]
 
 
 def test_what_is_not_known_of_the_toolkit_is_a_warning(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -512,6 +513,42 @@ def test_archs_of_the_table_that_no_wheel_has_are_a_warning(
     with_tile_kernels = wheel_of(tmp_path / "tile", {("a", "sm_90a"): code("a")})
     in_project(tmp_path, 'archs = ["sm_90", "compute_90"]', monkeypatch)
     assert check(command, with_tile_kernels, "--table", "--gpu", "9.0").err == []
+
+
+@pytest.mark.parametrize(
+    ("options", "listed"),
+    [
+        ('exclude = ["**/drafts/**"]', ["demo/drafts/a.cu", "demo/drafts/b.ptx"]),
+        ('exclude = ["src/demo/drafts/a.cu"]', ["demo/drafts/a.cu"]),
+        ('exclude = ["demo/drafts/*.ptx"]', ["demo/drafts/b.ptx"]),
+        ('exclude = ["drafts/a.cu"]', ["demo/drafts/a.cu"]),
+        ('exclude = ["**/*.txt", "other.cu"]', []),
+        ("", []),
+    ],
+)
+def test_sources_that_exclude_names_are_listed_if_they_are_in_the_wheel(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch, options: str, listed: list[str]
+) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    with zipfile.ZipFile(wheel, "a") as archive:
+        for name in ("a.cu", "b.ptx", "c.txt"):
+            archive.writestr(f"demo/drafts/{name}", "")
+    in_project(tmp_path, f'archs = ["sm_80", "sm_90"]\n{options}', monkeypatch)
+    title = f"{wheel}: these sources are not compiled because of 'exclude', but they are in the wheel"
+    lines = check(command, wheel, "--table").out
+    found = lines[lines.index(title) + 1 :] if title in lines else []
+    assert [line.strip() for line in found if "drafts" in line] == listed
+    assert title not in check(command, wheel).out
+
+
+def test_sources_are_not_listed_for_a_folder(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_project(tmp_path, 'exclude = ["**/*.cu"]', monkeypatch)
+    with zipfile.ZipFile(wheel_of(tmp_path, KERNELS)) as archive:
+        archive.extractall(tmp_path / "files")
+    write_tree(tmp_path, {"files/demo/a.cu": ""})
+    assert "exclude" not in command("check", tmp_path / "files", "--table").out
 
 
 def test_a_glob_that_matches_nothing_is_a_warning(tmp_path: Path, command: Command) -> None:
