@@ -117,9 +117,11 @@ class _Watch:
         if self._recorded is not None:
             folder = Path(os.path.relpath(self._recorded, session.config.rootpath)).as_posix()
         for module in sorted(self._absent):
+            library = "cupy" if module.endswith("cupy") else "cuda.core"
             _print(
-                f"there is no module {module}, because hatch-cubin's table has neither 'recorded' nor a source "
-                f"with 'as': write recorded = [\"{folder}\"] in the table, and install the package again"
+                f"there is no module {module}, because the package was built without the key 'recorded' and "
+                f'without sources with as = "{library}": write recorded = ["{folder}"] in the table of '
+                "hatch-cubin, and install the package again"
             )
 
     def _at_exit(self) -> None:

@@ -127,7 +127,8 @@ def test_a_package_without_modules_for_calls_is_told_with_the_key_that_adds_them
     done = session(project, "--record-cubins=in/calls", *workers, test=test)
     told = [line for line in done.stderr.splitlines() if "pkg._cubins.core," in line]
     assert (done.returncode != 0, len(told)) == (True, 1), done
-    assert 'write recorded = ["in/calls"] in the table' in told[0]
+    assert 'write recorded = ["in/calls"] in ' in told[0]
+    assert 'as = "cuda.core"' in told[0]
 
 
 def test_a_run_that_forbids_compiles_tells_the_key_without_a_folder(project: Path) -> None:
