@@ -921,4 +921,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "130d13fc09090dff"  # the same in all files of one version
+__build__ = "020211025bfc63ad"  # the same in all files of one version

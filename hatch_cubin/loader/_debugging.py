@@ -54,19 +54,20 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
     if manifest.header.get("skipped"):
         return _message(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP")
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
-    if name in known:  # so the order is wrong
+    if name in known:
         _damaged("manifest.json", "its lines are not in order")
     more = ", …" * (len(known) > 20)
     guess = _guess(name, known) or f"the bundle has {', '.join(map(repr, known[:20])) or 'nothing'}{more}"
     if "<" in name:
         guess = f"only template instances in 'instantiate' are built; {guess}"
-    return _message(f"no kernel or module {name!r}; {guess}")
+    new = "; if its source is new, install again" * _layer().is_editable
+    return _message(f"no kernel or module {name!r}; {guess}{new}")
 
 
 def _guess(name: str, known: "Iterable[str]") -> str:
     lower = {each.lower(): repr(each) for each in known}
     close = _import("difflib").get_close_matches(name.lower(), lower, n=3)
-    start = os.path.basename(name.lower()).partition(".")[0]  # of a template or a file
+    start = os.path.basename(name.lower()).partition(".")[0]
     close = close or [each for each in lower if start and each.startswith(start)][:3]
     return f"did you mean {' or '.join(map(lower.__getitem__, close))}?" if close else ""
 
@@ -311,8 +312,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "9663d923a532a90256bf47410448d6026759a424ade1f7ec79fea767a63d8e4b",
-    "_split": "d92324e5a77b86bb51e1fbd758a91ba2924959139e9ac8f72c3facb71aba4150",
+    "_packs": "59520ef1c3a8095e93ef1b142d77b34dc06dcc6acc7427cfb06f70cfe554a057",
+    "_split": "a1ee3a9210552fa2af29e965fe51857ce8fb1dd164cb750777b4cad9cae2a327",
 }
 
 
@@ -427,4 +428,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "130d13fc09090dff"
+__build__ = "020211025bfc63ad"

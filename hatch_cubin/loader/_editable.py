@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "130d13fc09090dff"
+__build__ = "020211025bfc63ad"

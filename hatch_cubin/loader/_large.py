@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "130d13fc09090dff"
+__build__ = "020211025bfc63ad"

@@ -84,4 +84,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "130d13fc09090dff"
+__build__ = "020211025bfc63ad"

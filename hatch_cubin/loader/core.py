@@ -178,6 +178,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "130d13fc09090dff"
+__build__ = "020211025bfc63ad"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -280,6 +280,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "130d13fc09090dff"
+__build__ = "020211025bfc63ad"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -479,6 +479,8 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
         )
     if project.tree.disk_path(pattern).is_dir():
         return f'the path is a folder: write "{pattern}/**/*.cu" for the sources in the folder'
+    if meant := _below_other_folders(project, pattern):
+        return f"did you mean {' or '.join(map(repr, meant))}?"
     if not is_glob(pattern):
         suffixes = {*SUFFIXES, PurePosixPath(pattern).suffix}
         paths = (path for path in walk(project.tree, ".") if PurePosixPath(path).suffix.lower() in suffixes)
@@ -490,6 +492,20 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
     found = _sources_elsewhere(project)
     reason = "a glob that begins with a wildcard matches only files in packages"
     return None if found is None else f"{reason}: {toml_lines.setting('sources', found)}"
+
+
+def _below_other_folders(project: Project, pattern: str) -> list[str]:
+    """Return *pattern* with the folders below which it matches sources, as in `src/mypkg/a.cu` for `a.cu`."""
+    if pattern.startswith("*"):
+        return []
+    meant = {
+        str(folder / pattern)
+        for path in walk(project.tree, ".")
+        if path.endswith(SUFFIXES)
+        for folder in PurePosixPath(path).parents
+        if glob_regex(str(folder / pattern)).fullmatch(path)
+    }
+    return sorted(meant)[:_SHOWN_FOLDERS]
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:

@@ -446,6 +446,29 @@ def test_a_path_that_is_nearly_one_of_the_project_is_guessed(tmp_path: Path) -> 
     ]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "meant"),
+    [
+        ("a.cu", "'src/demo/one/a.cu'"),
+        ("demo/one/a.cu", "'src/demo/one/a.cu'"),
+        ("demo/**/b.cu", "'src/demo/**/b.cu'"),
+        ("demo/*/*.cu", "'src/demo/*/*.cu'"),
+        ("demo/one/[a].cu", "'src/demo/one/[a].cu'"),
+        ("b.cu", "'other/b.cu' or 'src/demo/one/b.cu'"),
+    ],
+)
+def test_a_path_below_another_folder_is_told_with_this_folder(
+    tmp_path: Path, pattern: str, meant: str
+) -> None:
+    names = ("src/demo/one/a.cu", "src/demo/one/b.cu", "other/b.cu", "a.txt")
+    write_tree(tmp_path, dict.fromkeys(names, SAXPY))
+    module = f'[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "lto"\nsources = ["{pattern}"]'
+    for options in (module, f'sources = ["{pattern}"]'):
+        with pytest.raises(SourceError) as caught:
+            read_sources(project(tmp_path, options))
+        assert [each.hint for each in caught.value.problems] == [f"did you mean {meant}?"]
+
+
 def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> None:
     write_tree(tmp_path, {"src/demo/a.cu": b"\0", "src/demo/b.cu": "", "src/demo/inc/x.h": ""})
     (tmp_path / "src/demo/c.cu").symlink_to("gone.cu")
