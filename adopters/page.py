@@ -33,8 +33,8 @@ functions that report GPUs of the four capabilities.
 - Units: the compiled files. A unit is a module (one text, with all its kernels) for one arch. There are
   four archs.
 - Compile: the sum of the compile times of all units.
-- Build: the time of `pip wheel` without hatch-cubin, with an empty cache, and with a filled cache. These
-  times contain the download and the installation of build requirements.
+- Build: the time of `pip wheel` without hatch-cubin, with an empty cache, and with a filled cache. The
+  build times contain the download and the installation of build requirements.
 - Wheel: the size of the wheel without and with hatch-cubin.
 
 The machine has two cores, which other programs used too, so the times are rough.
