@@ -460,7 +460,10 @@ def _unstable_texts(project: Project, sources: ProjectSources) -> Iterator[str]:
         lines = itertools.zip_longest(source.text.split("\n"), again.get(source.path, "").split("\n"))
         differing = ((number, *pair) for number, pair in enumerate(lines, 1) if len({*pair}) > 1)
         for number, first, second in itertools.islice(differing, 1):
-            yield f"{source.path}:{number}: two runs returned {first!r:.80} and {second!r:.80}"
+            yield (
+                f"{source.path}:{number}: two runs of the producer returned different lines, "
+                f"{first!r:.80} and {second!r:.80}"
+            )
 
 
 def _producers_without_requirements(project: Project) -> Iterator[str]:
@@ -468,8 +471,8 @@ def _producers_without_requirements(project: Project) -> Iterator[str]:
         if missing := installed_wheels.unmet(rule.requires):
             packages = ", ".join(map(installed_wheels.shown, missing))
             yield (
-                f"the texts of {rule.name} were not compared, "
-                f"because this producer needs packages that are not installed: {packages}"
+                f"the texts of the producer {rule.name} were not compared, "
+                f"because the producer needs packages that are not installed: {packages}"
             )
 
 

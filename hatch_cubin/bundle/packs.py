@@ -102,7 +102,10 @@ def _compresses_too_well(block: Block, packed: int) -> Problem:
         f"the {size(block.size)} of {piece.name} for {piece.arch} are packed into only {size(packed)}, "
         "so loaders would refuse the packed code as a zip bomb"
     )
-    hint = "remove 'pack', or let a kernel fill large constant arrays"
+    hint = (
+        "remove 'pack'; or, if the code contains large arrays of constants, let a kernel compute the "
+        "constants at run time"
+    )
     return problem("too-compressible-to-pack", what, hint=hint)
 
 

@@ -93,6 +93,11 @@ def stats(folder: Path) -> Stats:
     )
 
 
+def is_empty(folder: Path) -> bool:
+    """Return whether a cache folder has no entries, for example because the folder does not exist."""
+    return not _files(folder)
+
+
 def records(folder: Path) -> Iterator[Record]:
     """Yield every cache record in a cache folder."""
     return (record for path in _files(folder) if (record := _read_record(path)) is not None)

@@ -32,7 +32,8 @@ _MAX_KEY_FILE_SIZE = 1000  # the maximum size of a key file in bytes; a key has 
 
 
 _KEY_HINT = (
-    "set the variable to a key, or to '@' and the path of a file that 'hatch-cubin keygen' has written"
+    f"set {SIGNING_KEY} to a private key, "
+    "or to '@' and the path of a file that 'hatch-cubin keygen' has written"
 )
 
 
@@ -139,7 +140,7 @@ def signing_of(project: Project) -> Signing:
     """Return a build's signing key and signature policy; SignatureError if 'cryptography' is missing."""
     if project.config.trusted_keys and importlib.util.find_spec("cryptography") is None:
         # the package is only searched for, not imported, because most builds do not have to check a signature
-        raise _missing("the package is not installed here")
+        raise _missing("'cryptography' is not installed")
     return Signing(signer_of(project), signature_policy_of(project))
 
 

@@ -33,7 +33,7 @@ VERBS = {
     "verify": "check wheels against their manifests, or against a rebuild",
     "check": "check wheels before they are published: kernels for every GPU, size, tags",
     "diff": "compare two wheels, with the most important differences first",
-    "cache": "show, check, trim or empty the cache; hash the plan for CI",
+    "cache": "show, check, trim or empty the cache, or print a key for the cache of a CI service",
     "keygen": "make a pair of keys for signing the results of builds in a cache",
     "bundle": "write the compiled kernels into a package's folder, for any build backend",
 }

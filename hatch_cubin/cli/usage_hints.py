@@ -67,7 +67,13 @@ def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: O
             value = time_meant(value) or value
         return f"did you mean '{' '.join(filter(None, (meant, value)))}'?"
     other = next(iter(_OF_OTHERS.get(name, ())), name)
-    return _BESIDE.get(name) or _of_other_verbs(other, options) or _of_table(name)
+    near = _near(name, {each: action for names in options.values() for each, action in names.items()})
+    return (
+        _BESIDE.get(name)
+        or _of_other_verbs(other, options)
+        or _of_table(name)
+        or (near and _of_other_verbs(near, options))
+    )
 
 
 def with_verb_first(verb: str, arguments: Sequence[str], options: Options) -> str:

@@ -44,6 +44,10 @@ class Target(NamedTuple):
     named: bool = True
 
 
+class NoSuchArchError(ValueError):
+    """Raised for an arch that is written correctly, but does not exist, such as sm_80a."""
+
+
 def parse_spec(text: str) -> tuple[Arch, ...] | str:
     """Return the archs that *text* means, or the name of a group of archs.
 
@@ -61,7 +65,7 @@ def _archs(style: str, kind: str, number: str, suffix: str, tail: str = "") -> t
     value = int(number.replace(".", ""))
     if (suffix == "a" and value < FIRST_A) or (suffix == "f" and value < FIRST_F):
         kind, first = kind or "sm", FIRST_A if suffix == "a" else FIRST_F
-        raise ValueError(
+        raise NoSuchArchError(
             f"{kind}_{value}{suffix} does not exist: "
             f"the first arch with this suffix is {kind}_{first}{suffix}"
         )

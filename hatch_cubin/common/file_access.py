@@ -87,7 +87,8 @@ def _at_once(path: str, flags: int) -> int:
     except OSError as exc:
         if exc.errno != errno.ENXIO:
             raise
-        raise OSError(errno.ENXIO, f"it {kind(os.stat(path).st_mode)} that no process reads") from exc
+        what = f"the file {kind(os.stat(path).st_mode)}, and no process reads from this file"
+        raise OSError(errno.ENXIO, what) from exc
     if never_wait:  # opening a pipe must not wait, but writing must wait for a slow reader
         os.set_blocking(descriptor, True)
     return descriptor

@@ -108,11 +108,14 @@ def _without_lines_of_call(error: Diagnostic, failed: FailedCompile) -> Diagnost
     """Replace a hint to set options as for other sources: a call has its own options, in their own form."""
     if error.hint is None or not _SETS_OPTIONS.search(error.hint):
         return error
-    hint = "the library reports this error at run time too: correct the text, or the options of its call"
+    hint = (
+        "correct the source text, or the options of the call that compiles the text: "
+        "the call fails at run time too"
+    )
     if (place := place_of_options(failed.config, failed.module.source)) is not None:
         hint = (
-            f"write all options of the library's call {place}; if they are there, the library reports this "
-            "error at run time too: correct the text, or the options of its call"
+            f"write all options of the library's call {place}; if all options are there, the call fails at run "
+            "time too: correct the source text, or the options of the call"
         )
     return replace(error, hint=hint)
 

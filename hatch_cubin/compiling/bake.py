@@ -141,7 +141,10 @@ class Bake:
 
     def _not_compared(self, number: int, why: str) -> None:
         name = self._misses[number][0].unit.name
-        what = f"{name} could not be compiled on this machine to compare it for --recheck: {why}"
+        what = (
+            f"the result of a worker for {name} was not checked, because this machine could not compile "
+            f"{name}: {why}"
+        )
         self._project.warn(problem("sample-not-compared", what).with_code())
 
     def _try_other_archs(self, setup: executor.Setup) -> list[Unit]:
@@ -330,7 +333,7 @@ class Bake:
         from .hints import macros  # lazy import: most compiles have no warnings
 
         failed = self._failed_compile(job)
-        silencing = f"to silence this warning:{failed.silencing(warning.number)}"
+        silencing = failed.silencing(warning.number)
         hint = "; ".join(filter(None, (macros.about_warning(warning, failed), silencing)))
         return replace(warning, hint=hint)
 

@@ -191,7 +191,7 @@ def redefined(found: Iterable[Diagnostic], names: Collection[str]) -> list[Diagn
     return [
         failure(
             "variant-redefined",
-            f"{match[1]} is defined again in the source, so all its variants would be equal",
+            f"the source defines the macro {match[1]} again, so all variants of the source would be equal",
             each.where,
             each.hint,
         )

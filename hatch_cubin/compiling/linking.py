@@ -32,7 +32,7 @@ from ..toolkit.linker import Input
 from ..toolkit.requirements import device_runtime
 from . import diagnostics
 from .bake import Bake
-from .definitions import base_of, definition, mention, plain_text, word_of
+from .definitions import Definition, base_of, definition, mention, plain_text, word_of
 from .diagnostics import Diagnostic
 from .executor import Result, Setup, Task
 from .hints.conditions import certain_kernels
@@ -43,11 +43,11 @@ _TWICE = re.compile(
     r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'"
 )
 _ABOUT = {  # Maps nvJitLink's message about two contradictory inputs to hatch-cubin's words.
-    "Memory space doesn't match": "the memory space of",
-    "Managed attribute doesn't match": "the __managed__ attribute of",
-    "Size doesn't match": "the size of",
-    "Prototype doesn't match": "the parameters or the result of",
-    "Duplicate weak parameter bank": "the parameters of",
+    "Memory space doesn't match": "memory space",
+    "Managed attribute doesn't match": "__managed__ attribute",
+    "Size doesn't match": "size",
+    "Prototype doesn't match": "parameters or result",
+    "Duplicate weak parameter bank": "parameters",
 }
 _UNLIKE = re.compile(rf"({'|'.join(_ABOUT)}) for '([^']+)'")
 _SIZES = re.compile(
@@ -68,13 +68,6 @@ _OPAQUE = ("fatbin", "library")  # the kinds of linker inputs whose symbols hatc
 _OF_RUNTIME = ("__cudaCDP2", "cudaCDP", "cudaStream", "cudaEvent", "cudaDevice", "cudaMemcpy", "cudaMemset")
 _NVSHMEM = "nvidia-nvshmem-cu{}:**/libnvshmem_device.a"
 
-_HIDDEN = "a definition that is {}, so other sources cannot use it"
-# Maps a keyword such as `static`, which hides a definition from other sources, to a part of an error message.
-_WHY_OTHER: Mapping[str | None, str] = {
-    None: "a definition, perhaps in another scope or with other parameters",
-    "template": "a template, which needs an explicit instantiation (template …;) in the same file",
-    **{word: _HIDDEN.format(word) for word in ("static", "inline", "__forceinline__", "constexpr")},
-}
 # The suffixes of archs. Code runs on all later archs without a suffix (sm_90), on a family with `f` (sm_90f),
 # and on one arch with `a` (sm_90a).
 _STRICTNESS = ("", "f", "a")
@@ -211,8 +204,10 @@ class Links:
     def _duplicate(self, job: Job, symbol: str, inputs: Sequence[str], hint: str | None = None) -> Diagnostic:
         texts = {source.path: source for source in _sources(job)}
         places = [str(_location(symbol, texts[name]) or name) if name in texts else name for name in inputs]
-        by = " and by ".join(places) or "a header that several sources include (probably)"
-        what = f"{_symbol_label(symbol)} is defined more than once, by {by}"
+        label, by = _symbol_label(symbol), " and by ".join(places)
+        what = f"{label} is defined more than once, probably by a header that several sources include"
+        if places:
+            what = f"{label} is defined more than once, by {by}"
         return self._error("symbol-defined-twice", what, job, hint=hint or self._once(job, symbol))
 
     def _once(self, job: Job, symbol: str) -> str:
@@ -262,14 +257,15 @@ class Links:
         what = " ".join((_symbol_label(symbol), ", and ".join(told)))
         return self._error("declarations-differ", what, job, hint=_ALIKE)
 
-    def _dispute(self, job: Job, symbol: str, about: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
+    def _dispute(self, job: Job, symbol: str, aspect: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
         """Return an error that says that inputs declare a symbol differently, and lists these inputs."""
         suspects = []
         for name in (each.name for each in job.linked):
             symbols = known.get(name)
             if symbols is None or symbol in {*symbols.strong, *symbols.weak, *symbols.needed}:
                 suspects.append(_place(job, symbol, name))
-        what = f"these inputs declare {about} {_symbol_label(symbol)} differently: {', '.join(suspects)}"
+        inputs = ", ".join(suspects)
+        what = f"these inputs do not declare the same {aspect} of {_symbol_label(symbol)}: {inputs}"
         return self._error("declarations-differ", what, job, hint=_ALIKE)
 
     def _error(self, code: str, text: str, job: Job, *details: str, hint: str | None = None) -> Diagnostic:
@@ -364,8 +360,10 @@ class Links:
         users = [name for name, symbols in known.items() if symbol in symbols.needed]
         word = word_of(symbol)
         users = users or [each.path for each in _sources(job) if word.search(plain_text(each))]
-        by = f", which {' and '.join(users)} need{'s' * (len(users) == 1)}" if users else ""
-        what = f"nothing defines {_symbol_label(symbol)}{by}"
+        what = f"nothing defines {_symbol_label(symbol)}"
+        if users:
+            need = "needs" if len(users) == 1 else "need"
+            what = f"nothing defines {_symbol_label(symbol)}, which {' and '.join(users)} {need}"
         if symbol.startswith(_OF_RUNTIME):
             hint = self._with_file(job, device_runtime(job.toolkit.major))
             return self._error("symbol-undefined", what, job, hint=hint)
@@ -384,7 +382,7 @@ class Links:
     def _near_texts(self, job: Job, symbol: str) -> Iterator[str]:
         for source in _sources(job):
             if (found := definition(symbol, source)) is not None:
-                yield f"{found.where} has {_WHY_OTHER[found.why_private]}: {found.text}"
+                yield _near_text(found)
 
     def _source_hint(self, job: Job, symbol: str) -> str | None:
         """Return a hint if a source that is not linked into the module defines the missing symbol."""
@@ -414,6 +412,24 @@ class Linking(Bake):
 
     def _outcome(self, job: Job, answer: Result, _found: Sequence[Diagnostic]) -> Compiled | list[Diagnostic]:
         return self._links.outcome_of(job, answer)
+
+
+def _near_text(found: Definition) -> str:
+    """Return a sentence about a definition of the right name that the linker could not use."""
+    if found.why_private is None:
+        return (
+            f"{found.where} has a definition of this name, "
+            f"perhaps in another scope or with other parameters: {found.text}"
+        )
+    if found.why_private == "template":
+        return (
+            f"{found.where} has a template of this name, "
+            f"which needs an explicit instantiation (template …;) in the same file: {found.text}"
+        )
+    return (
+        f"the definition in {found.where} is {found.why_private}, "
+        f"so other sources cannot use the definition: {found.text}"
+    )
 
 
 def _sources(job: Job) -> list[Source]:

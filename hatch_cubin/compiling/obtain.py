@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from ..cache import housekeeping
 from ..cache.entries import Cache, Compiled
 from ..common.natural_order import by_number
 from ..keys.jobs import Job
@@ -52,6 +53,8 @@ def complete(project: Project, jobs: Sequence[Job], cache: Cache, toolkit: Toolk
 
         results.others = other_compilers(project, misses, cache)
         results.hits_required_by = project.as_written("HATCH_CUBIN_REQUIRE_HITS")
+        if cache.attempt(lambda: housekeeping.is_empty(cache.folder), otherwise=False):
+            results.empty_cache = str(cache.folder)
         if "archs" in project.config.replaced:
             results.archs_for_explain = ",".join(project.config.archs)
     elif misses:

@@ -57,7 +57,8 @@ def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
     return [
         failure(
             "kernel-beside-tile-kernels",
-            f"the kernel {name!r} in a header is not a tile kernel, so the wheel would not contain it",
+            f"the source has only tile kernels, so the wheel would not contain the kernel {name!r} in a "
+            "header, which is not a tile kernel",
             where,
             hint,
         )

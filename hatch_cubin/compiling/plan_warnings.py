@@ -75,14 +75,15 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
                 hint = f"did you mean {meant}?" if meant else "remove the macro, or use it"
                 if path[0] != "define" and (plain := [each for each in others if not each.front]):
                     hint = (
-                        f"{plain[0].source.path} uses {name}: to define the macro there too, "
-                        f"move it to 'define' of {config.place}, above the first [[…{path[0]}]]"
+                        f"{plain[0].source.path} uses {name}, but this table does not apply to "
+                        f"that source: move the line to 'define' of {config.place}, above the first "
+                        f"[[…{path[0]}]]"
                     )
                 elif to_call:
                     hint = to_call
                 what = (
-                    f"the macro {name} has no effect: no source that is compiled with it, and no header of "
-                    "such a source, uses it"
+                    f"the macro {name} has no effect, because the sources that are compiled with the macro, "
+                    f"and their headers, do not use {name}"
                 )
                 problems.append(problem("unused-macro", what, config.place.of(*path), hint))
     return problems
@@ -110,10 +111,14 @@ def archs_by_default(project: Project, jobs: Iterable[Job]) -> list[Problem]:
     for source in (job.unit.module.source for job in jobs if job.unit.module.link is None):
         if not any(rule.archs for rule in rules_of_source(config, source)):
             where = config.place.of("source", with_archs[0], "archs")
-            what = f"{source.path} has the default archs: this line is only for sources that 'path' matches"
+            what = (
+                f"{source.path} has the default archs, because this line is in a source table whose 'path' "
+                f"does not match {source.path}"
+            )
             hint = (
-                f"move the line to {config.place}, above the first [[…source]], to set the archs of all "
-                f"sources; to keep the default, write there: {setting('archs', config.archs)}"
+                f"to set the archs of all sources, move the line to {config.place}, above the first "
+                "[[…source]]; to keep the default archs without this warning, write a line above the first "
+                f"[[…source]]: {setting('archs', config.archs)}"
             )
             return [problem("archs-by-default", what, where, hint)]
     return []
@@ -128,7 +133,8 @@ def ptx_that_no_gpu_loads(config: Config) -> list[Problem]:
     return [
         problem(
             "ptx-not-loaded",
-            f"no GPU loads the PTX for {spec}, because each of its GPUs loads the code for sm_{code[1]}",
+            f"no GPU loads the PTX for {spec}, because each GPU that could load this PTX loads the code for "
+            f"sm_{code[1]} instead",
             config.place.of(*table, "archs", index),
             f"remove {spec}; PTX for newer GPUs is compute_{code[1][:-1]}",
         )

@@ -44,6 +44,7 @@ class Results:
     others: Mapping[Unit, OtherCompiler] = field(default_factory=dict)
     # The environment variable or option that makes a cache miss an error.
     hits_required_by: str = "HATCH_CUBIN_REQUIRE_HITS"
+    empty_cache: str = ""  # the path of the cache folder, if the folder has no entries
     # The archs from an environment variable or option, which replace the archs in pyproject.toml.
     archs_for_explain: str = ""
     # Units for archs that the project does not list. The build compiles these units only for hints, so a
@@ -90,6 +91,11 @@ def _unwanted(module: Module, archs: str, results: Results, toolkit: Toolkit) ->
     what = f"{module.title} for {archs} is not in the cache, but {results.hits_required_by} is set"
     command = f"hatch-cubin explain {shlex.quote(module.source.path)}{archs_option}"
     hint = f"run '{command}' where {toolkit.compiler_of(module)} is installed, as in this build"
+    if results.empty_cache:
+        hint = (
+            f"the cache {results.empty_cache} is empty: run 'hatch-cubin bake' first, or set "
+            "HATCH_CUBIN_CACHE_DIR to the absolute path of a cache that is filled already"
+        )
     return problem("not-in-cache", what, module.location, hint, _origin(module))
 
 
@@ -105,7 +111,11 @@ def _origin(module: Module) -> tuple[str, ...]:
     produced = module.source.produced
     if produced is None:
         return ()
-    return (f"{produced.producer} returned the text of this source, and a different text is a cache miss",)
+    detail = (
+        f"{produced.producer} returned the text of this source: "
+        "if this text differs from the text in an earlier build, the cache does not contain its result"
+    )
+    return (detail,)
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:

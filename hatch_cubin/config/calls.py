@@ -23,7 +23,10 @@ _ADDED: Mapping[str, Mapping[str, OptionValue]] = {
 _LIBRARIES = {"cupy": "CuPy", "cuda.core": "cuda.core"}
 _NOT_OF_A_CALL = {
     "define": "write the macros in 'options', as in the call: \"-DN=4\"",
-    "variants": "a table is for one call: for more calls, return a text for each call from a producer",
+    "variants": (
+        "remove 'variants', because this table describes only one call; "
+        "to describe several calls, let a producer return one text for each of the calls"
+    ),
     "name": "remove 'name': the library finds the module by the text and the options of its call",
 }
 _LEAVE_OUT = (

@@ -79,7 +79,10 @@ def _kernel(value: object, names: Iterable[str], refuse: Callable[..., None]) ->
         text = value_checks.kernel(value_checks.string(value))
         rest = _PLACEHOLDER.sub("", text)
         if "{" in rest or "}" in rest:
-            hint = 'put braces of C++ into a value, as in S = ["Shape{1}"]'
+            hint = (
+                "braces in 'kernel' mark placeholders: if C++ needs braces, write them in the value of a "
+                'placeholder, as in S = ["Shape{1}"]'
+            )
             raise ValueError(f"has braces that are not around a placeholder's name, as in {{N}}: {text!r}")
         if rest == text:
             hint = _with_braces(text, names)

@@ -35,6 +35,15 @@ _LIBRARIES = {
 }
 _WITH_HEADERS = ("flashinfer-python", "nvidia-cutlass", "nvidia-mathdx")
 _NEARLY = 0.9  # minimum similarity between a misspelled name and the name of a wheel
+HOST_LIBRARY = (
+    "a library for the host, such as cuBLAS, cannot be linked into a kernel: remove the entry, and call the "
+    "library from the host; 'link' takes files with device code, such as \"lib/helpers.ptx\""
+)
+# Libraries such as cuSOLVERDx have device code.
+_HOST_LIBRARY = re.compile(
+    r"(?!.*dx)(?:-[lL].*|(?:lib)?(?:cu(?:blas|dart|dnn|fft|rand|solver|sparse)|nccl|npp)\w*"
+    r"|lib.*\.so(?:\.[0-9.]+)?|.*\.dll)"
+)
 
 
 def without_headers(name: str) -> str | None:
@@ -73,6 +82,11 @@ def is_for_major(name: str, major: int) -> bool:
 def device_runtime(major: int) -> str:
     """Return the entry of `link` for the device runtime, which kernels need to launch other kernels."""
     return f"{for_major('nvidia-cuda-runtime', major)}:**/libcudadevrt.a"
+
+
+def may_be_host_library(entry: str) -> bool:
+    """Return whether an entry of `link` probably means a library for the host, such as `-lcublas`."""
+    return any(map(_HOST_LIBRARY.fullmatch, (entry, entry.rpartition("/")[2])))
 
 
 def may_be_device_runtime(entry: str) -> bool:

@@ -140,7 +140,7 @@ class _Reader:
         name = _option_called(key).replace("-", "_")
         if name in nvrtc_options.ALLOWED:
             which = "it" if name == key.replace("-", "_") else repr(name.replace("_", "-"))
-            hint = f"{which} is an option of the compiler: write it in 'options'"
+            hint = f"{which} is an option of the compiler: write the option in the table 'options'"
         if not path and key in _WRAPPER_CHECKS:
             hint = _WRAPPER_HINT
         if not path and key in _BUILD_SYSTEM_KEYS and not self.place.wraps:
@@ -163,10 +163,12 @@ class _Reader:
             which = "it" if name == key else repr(name)
             if table != own:
                 is_below = path[1:] and not in_options and not table  # a producer's settings have no header
-                move = f": {self.place.moved_up(own)}" if is_below else ""
-                return f"{which} is an option of {home}{move}"
-            above = "above the header of" if self.place.is_header(*path) else "outside of"
-            return f"{which} is an option of {home}: write it {above} its 'options'"
+                if is_below:
+                    return f"{which} is an option of {home}: {self.place.moved_up(own)}"
+                return f"{which} is an option of {home}"
+            if self.place.is_header(*path):
+                return f"{which} is an option of {home}: write it above the header of the table 'options'"
+            return f"{which} is an option of {home}: write it outside of the table 'options'"
         return None
 
 
@@ -353,7 +355,10 @@ def _linkable(entry: str, reader: _Reader) -> None:
         what = f"{entry!r} is a source, but 'link' is for files that are compiled already"
         raise RefusedValueError(problem("not-linkable", what))
     elif colon or re.fullmatch(r"-.*|(lib)?cudadevrt(\.\w+)?|nvidia-cuda-runtime[\w-]*", entry):
-        what = f"{entry!r} is not a file of the project, and not a wheel with a glob of its files"
+        what = (
+            f"{entry!r} is neither a file of the project, nor the name of a wheel with a glob for files in "
+            "this wheel, such as 'nvidia-nvshmem-cu13:**/*.a'"
+        )
         raise RefusedValueError(problem("not-linkable", what))
 
 
@@ -760,8 +765,8 @@ _REQUIRED_MODULE_KEYS = {
 }
 _KEYGEN_HINT = "'hatch-cubin keygen FILE' makes a key, and prints the line for pyproject.toml"
 _PUBLIC_KEY_HINT = (
-    f"unset {REQUIRE_SIGNED} for one build: its warning has the public key of {SIGNING_KEY}, "
-    "for 'trusted-keys'"
+    f"build once without {REQUIRE_SIGNED}: a warning of this build shows the public key of {SIGNING_KEY}, "
+    "which you can add to 'trusted-keys'"
 )
 _WRAPPER_CHECKS: dict[str, Callable[..., Any]] = {
     "backend": ValueCheck(value_checks.backend),

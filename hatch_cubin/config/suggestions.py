@@ -61,7 +61,7 @@ _STRINGS = frozenset(
 _AUTOMATIC = {
     "archs": "a build compiles for 'all-major'",
     "toolkit": "a build uses the installed NVRTC, or else the newest CUDA",
-    "jobs": "each core compiles at the same time",
+    "jobs": "a build compiles on all cores of the processor",
     "cache-size": "the cache has no size limit",
     "max-size": "a wheel may have any size",
     "timeout_s": "a unit may take 30 minutes",
@@ -73,6 +73,9 @@ _MACRO = re.compile(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", re.ASCII)
 _NUMBER_OF_STD = re.compile(r"(?:-{0,2}std=)?(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
 _MODES = {"lto": ("lto", "link-time"), "rdc": ("rdc", "relocatable", "dc", "separable")}
 _VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.[*x])?")
+_SCHEMES = (
+    "write 'https://' before the name of a server, or 's3://', 'gs://' or 'az://' before the name of a bucket"
+)
 _WHEELS = re.compile(r"cu([0-9]{2})([0-9])")  # as in the version of a PyTorch wheel: cu130
 
 
@@ -88,8 +91,10 @@ def line(key: str, value: object) -> str | None:
         shown = _line(key, meant)
         return f"{'; '.join(elsewhere)}; for the other flags: {shown}" if shown and elsewhere else shown
     is_short = isinstance(value, (str, bool)) or value in (0, -1)  # Python refuses to print long numbers
+    if key == "remote-cache" and isinstance(value, str):
+        return _scheme(value)
     if key in _AUTOMATIC and is_short and _NO_CHOICE.fullmatch(str(value)[:_LONGEST]):
-        return f"without {key!r}, {_AUTOMATIC[key]}: leave it out"
+        return f"remove {key!r}: without this key, {_AUTOMATIC[key]}"
     return None
 
 
@@ -124,8 +129,10 @@ def variable(name: str, field: str, text: str, check: Callable[[str], Any] | Non
     if name in SWITCHES:
         switch = _SWITCHES.get(text.strip().strip("'\"").lower())
         return None if switch is None else f"{name}={int(switch)}"
+    if field == "remote_cache" and text.strip("'\" []").lower() not in _OFF:
+        return _scheme(text)
     if field in _AUTOMATIC and _NO_CHOICE.fullmatch(text[:_LONGEST]):
-        return f"without {name}, {_AUTOMATIC[field]}: do not set it"
+        return f"unset {name}: without this variable, {_AUTOMATIC[field]}"
     bare = re.sub(r"[\s'\"\[\]]+", "", text[:_LONGEST])
     number = re.fullmatch(r"(?:-j|--jobs=?)?([0-9]{1,4})[a-z]*", bare)
     # Other values are not shown: they may be secret.
@@ -142,6 +149,11 @@ def variable(name: str, field: str, text: str, check: Callable[[str], Any] | Non
     except ValueError:
         return None
     return f"{name}={meant}" if meant else None
+
+
+def _scheme(text: str) -> str | None:
+    """Return a hint for the address of a remote store without a scheme. The address may be secret."""
+    return None if "://" in text else _SCHEMES
 
 
 def _seconds(text: str) -> str | None:
@@ -542,7 +554,8 @@ def link(entry: str, major: int | None) -> str | None:
     if entry.endswith(".cu"):
         return f"move \"{entry}\" to 'sources' of the same table"
     if not nvidia_wheels.may_be_device_runtime(entry):
-        return above(entry, is_file=True)
+        is_for_host = nvidia_wheels.may_be_host_library(entry)
+        return nvidia_wheels.HOST_LIBRARY if is_for_host else above(entry, is_file=True)
     found = {each: toml_lines.setting("link", [nvidia_wheels.device_runtime(each)]) for each in (12, 13)}
     return found[major] if major in found else f"{found[13]}; with CUDA 12 {found[12]}"
 

@@ -78,19 +78,24 @@ class NoTableError(ConfigError):
     """Raised if hatch-cubin's table is not in the place that the project's build backend reads.
 
     *place* is the location where the build backend looks for the configuration. *unread* is the location of a
-    table that the build backend does not read, if there is one. *alternative* is a second piece of advice,
-    which follows the advice to rename the table.
+    table that the build backend does not read, if there is one. If *may_build_with_hatch* is true, the hint
+    also says how to choose Hatch, which reads this table.
     """
 
     def __init__(
-        self, place: TableLocation, unread: TableLocation | None = None, alternative: str = ""
+        self, place: TableLocation, unread: TableLocation | None = None, *, may_build_with_hatch: bool = False
     ) -> None:
         if unread is None:
             missing = problem("no-table", f"there is no table {place}", Location(place.file), _START_HINT)
         elif is_hidden(unread, place):
             missing = hidden(unread, place)
         else:
-            hint = f"rename {unread.renamed(place)}: the build backend does not read {unread}{alternative}"
+            hint = f"rename {unread.renamed(place)}: the build backend does not read {unread}"
+            if may_build_with_hatch:
+                hint = (
+                    f"rename {unread.renamed(place)}: the build backend does not read {unread}; "
+                    f"or, to build with Hatch, add a table [build-system] with {_HATCH_BUILD}"
+                )
             if unread.file != place.file:
                 hint = f"move {unread} from {unread.file} to {place.file}, and rename it to {place}"
             missing = problem("no-table", f"there is no table {place}", Location(place.file), hint)
@@ -185,10 +190,8 @@ def own_table(root: Folder) -> tuple[Mapping[str, Any], TableLocation]:
     tool = inside(pyproject, "tool")
     path = _hook_path(inside(_hatch_settings(root, pyproject), "build"), "sdist")
     if OWN_TABLE[1] not in tool:
-        with_hatch = ""
-        if path is not None and "build-system" not in pyproject:
-            with_hatch = f"; or, to build with Hatch, add a table [build-system] with {_HATCH_BUILD}"
-        raise NoTableError(place, unread_table(root, ""), with_hatch)
+        may_build_with_hatch = path is not None and "build-system" not in pyproject
+        raise NoTableError(place, unread_table(root, ""), may_build_with_hatch=may_build_with_hatch)
     if path is not None:
         raise _unread(_hatch_place(root, path), place)
     return _checked(root, tool[OWN_TABLE[1]], place)
@@ -419,8 +422,8 @@ def _unread(place: TableLocation, read: TableLocation) -> ConfigError:
         hint = f"rename {place.renamed(read)}"
     elif place.file == _HATCH_TOML and place.table[0] != "build":
         hint = (
-            f"move the keys of this table to {other} and delete this table; a table [build.hooks.{HOOK}] in "
-            f"{_HATCH_TOML} would replace all of [tool.hatch.build]"
+            f"move the keys of this table to {other}, and delete this table; do not rename this table to "
+            f"[build.hooks.{HOOK}], because [build] in {_HATCH_TOML} replaces [tool.hatch.build] as a whole"
         )
     what = f"the project's build backend reads the table {other}, and does not read this table"
     return ConfigError(problem("two-tables", what, place.of(), hint))

@@ -96,12 +96,10 @@ class TableLocation:
 
     def moved_up(self, key: str) -> str:
         """Return how to move a line from a table of the array *key* into hatch-cubin's own table."""
-        header, line = str(self), self.of().line
+        header, place = str(self), Location(self.file, self.of().line)
         if header in self.headers:
-            return (
-                f"move it from {self.tables(key)} to the lines below {header} ({Location(self.file, line)})"
-            )
-        return f"move it out of {self.tables(key)}, below a new header {header}"
+            return f"move the line from {self.tables(key)} to the lines below {header} ({place})"
+        return f"move the line out of {self.tables(key)}, below a new header {header}"
 
     @property
     def headers(self) -> list[str]:

@@ -31,6 +31,7 @@ _SIZE_UNITS: Mapping[str, int] = {"B": 1} | {
 }
 _CLUSTER = re.compile(r"[a-z]+://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 _EXECUTOR = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[!-~]+|(\w+\.)*\w+:[^\W\d]\w*")
+_FEW = 3  # the most paths that a hint names
 _MOST_SECONDS = 86_400
 HEADER_SUFFIXES = (".h", ".hh", ".hpp", ".cuh")
 PRODUCED_SUFFIXES = ("cu", "ptx", "tileir")
@@ -75,6 +76,20 @@ def guess(text: str, known: Iterable[str]) -> str | None:
 
     close = difflib.get_close_matches(text, known, n=1)
     return f"did you mean {close[0]!r}?" if close else None
+
+
+def guess_path(path: str, known: Sequence[str]) -> str | None:
+    """Return "did you mean …?" with the paths that end with the same names, or else the most similar path."""
+    return path_elsewhere(path, known) or guess(path, known)
+
+
+def path_elsewhere(path: str, known: Sequence[str]) -> str | None:
+    """Return "did you mean …?" with the paths that end with the same names, if there are only a few."""
+    for ending in (path, path.rpartition("/")[2]):
+        same = [repr(each) for each in known if f"/{each}".endswith(f"/{ending}")]
+        if 0 < len(same) <= _FEW:
+            return f"did you mean {' or '.join(same)}?"
+    return None
 
 
 def archs_of_variable(text: str) -> tuple[str, ...]:
@@ -176,14 +191,13 @@ def boolean(value: object) -> bool:
 def arch(text: str) -> str:
     try:
         parsed = arch_names.parse_spec(text)
-    except ValueError as exc:
-        what = str(exc)
-    else:
-        if isinstance(parsed, str) or parsed[0].number in GPUS or not _has_wrong_zeros(parsed[0].number):
-            return text
-        what = f"{text!r} is not an arch"
-    advice = _arch_meant(text) if what.endswith("is not an arch") else ""
-    raise RefusedValueError(problem("unknown-arch", f"{what}{advice}"))
+    except arch_names.NoSuchArchError as exc:
+        raise RefusedValueError(problem("unknown-arch", str(exc))) from None
+    except ValueError:
+        raise _unknown_arch(text) from None
+    if isinstance(parsed, str) or parsed[0].number in GPUS or not _has_wrong_zeros(parsed[0].number):
+        return text
+    raise _unknown_arch(text)
 
 
 def _has_wrong_zeros(number: int) -> bool:
@@ -194,15 +208,17 @@ def _has_wrong_zeros(number: int) -> bool:
     return bool(gpu_names.with_right_zeros(str(number)))
 
 
-def _arch_meant(text: str) -> str:
-    """Return the end of a message about an unknown arch: the archs that the user may mean."""
+def _unknown_arch(text: str) -> RefusedValueError:
+    """Return the error for an unknown arch. Its message contains the archs that the user may mean."""
     from ..common import gpu_names  # lazy import: needed only to report mistakes
 
+    what = f"{text!r} is not an arch; write {_SOME_ARCHS}"
+    # groups of archs, such as all-major, have no digits
+    if not any(map(str.isdigit, text)) and (question := guess(text.lower(), arch_names.GROUPS)):
+        what = f"{text!r} is not an arch, {question}"
     if meant := gpu_names.archs_meant(text):
-        return f", did you mean {', '.join(map(repr, meant))}?"
-    is_number = any(map(str.isdigit, text))  # groups of archs, such as all-major, have no digits
-    question = None if is_number else guess(text.lower(), arch_names.GROUPS)
-    return f", {question}" if question else f"; write {_SOME_ARCHS}"
+        what = f"{text!r} is not an arch, did you mean {', '.join(map(repr, meant))}?"
+    return RefusedValueError(problem("unknown-arch", what))
 
 
 def toolkit(value: object) -> str:
@@ -228,11 +244,15 @@ def toolkit(value: object) -> str:
         what = f"must be a published CUDA version, not {text!r}: the last CUDA {major} is {last}"
         raise RefusedValueError(problem("unknown-cuda-version", what))
     newest = f"{major}.{minor}.{minors[minor]}" if minor in minors else newest_of(max(CUDA))
-    which = f"CUDA {major}.{minor}" if minor in minors else "version"
     what = (
-        f"must be a CUDA version that hatch-cubin {__version__} knows, not {text!r}: the newest {which} is "
+        f"must be a CUDA version that hatch-cubin {__version__} knows, not {text!r}: the newest version is "
         f"{newest}, and a newer hatch-cubin may know {text}"
     )
+    if minor in minors:
+        what = (
+            f"must be a CUDA version that hatch-cubin {__version__} knows, not {text!r}: "
+            f"the newest CUDA {major}.{minor} is {newest}, and a newer hatch-cubin may know {text}"
+        )
     raise RefusedValueError(problem("unknown-cuda-version", what))
 
 
@@ -267,8 +287,12 @@ def place(value: object) -> str:
     if not text.isprintable():
         raise ValueError(f"{text!r} has characters that no path should have")
     if _VARIABLE.match(text):
-        what = f"{text!r} begins with a variable, but variables inside values are not replaced"
-        raise ValueError(f"{what}{_toolkit_is_found(text)}")
+        if _is_of_toolkit(text):
+            raise ValueError(
+                f"{text!r} begins with a variable, but variables inside values are not replaced: "
+                "the toolkit's headers are found without this path"
+            )
+        raise ValueError(f"{text!r} begins with a variable, but variables inside values are not replaced")
     return text
 
 
@@ -282,7 +306,12 @@ def path(value: object) -> str:
     """Check a path or a glob that must stay inside the project."""
     text = place(value)
     if leads_out(text):
-        what = f"{text!r} must be a relative path inside the project{_toolkit_is_found(text)}"
+        what = f"{text!r} must be a relative path inside the project"
+        if _is_of_toolkit(text):
+            what = (
+                f"{text!r} must be a relative path inside the project: "
+                "the toolkit's headers are found without this path"
+            )
         raise RefusedValueError(problem("path-leaves-project", what), text)
     if "\\" in text:
         plain = text.replace("\\", "/")
@@ -290,9 +319,9 @@ def path(value: object) -> str:
     return "/".join(part for part in text.split("/") if part not in {"", "."}) or "."
 
 
-def _toolkit_is_found(text: str) -> str:
-    is_toolkit = "cuda" in text.lower() and "include" in text
-    return ": the toolkit's headers are found without this path" if is_toolkit else ""
+def _is_of_toolkit(text: str) -> bool:
+    """Return whether a path looks like the folder of the CUDA toolkit's headers."""
+    return "cuda" in text.lower() and "include" in text
 
 
 def python_file(value: object) -> str:
@@ -307,8 +336,12 @@ def python_file(value: object) -> str:
 def function(value: object) -> str:
     text = string(value)
     if not text.isidentifier():
-        method = ": define a function that calls the method" if "." in text else ""
-        raise ValueError(f"must be the name of a function, such as 'sources', not {text!r}{method}")
+        if "." in text:
+            raise ValueError(
+                f"must be the name of a function, such as 'sources', not {text!r}: "
+                "if this is a method, define a function that calls the method"
+            )
+        raise ValueError(f"must be the name of a function, such as 'sources', not {text!r}")
     return text
 
 
@@ -372,8 +405,12 @@ def distribution(text: str) -> str:
     name = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
     pin = r"(?:===?|!=|~=|[<>]=?) *[A-Za-z0-9.*+!_-]+"
     if not re.fullmatch(rf"{name} *(?:{pin}(?: *, *{pin})*)?", text):
-        marker = ", without a marker after ';'" if ";" in text else ""
-        raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'{marker}")
+        if ";" in text:
+            raise ValueError(
+                f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass': "
+                "remove the marker, which begins with ';'"
+            )
+        raise ValueError(f"{text!r} is not the name of a distribution, such as 'nvidia-cutlass'")
     return text
 
 
@@ -456,16 +493,18 @@ def macro_name(text: str) -> None:
     match = re.fullmatch(r"([A-Za-z_]\w*)(\([\w ,.]*\))?", text, re.ASCII)
     if not match:
         right = text.replace("-", "_")
-        guessed = f": did you mean {right}?" if right != text and right.isidentifier() else ""
-        raise ValueError(f"is not a macro's name{guessed}")
+        if right != text and right.isidentifier():
+            raise ValueError(f"is not a macro's name: did you mean {right}?")
+        raise ValueError("is not a macro's name")
     from . import reserved_macros
 
     if match[1] in (reserved_macros.CALLED if match[2] else reserved_macros.NAMES):
         what = "cannot be a macro: NVRTC's built-in header uses this name, and no source would compile"
         raise RefusedValueError(problem("reserved-macro", what))
     if reserved_macros.PREDEFINED.fullmatch(match[1]):
-        by = f" from '{reserved_macros.BY_KEY[match[1]]}'" if match[1] in reserved_macros.BY_KEY else ""
-        what = f"cannot be a macro: NVRTC itself defines it{by}"
+        what = "cannot be a macro, because NVRTC itself defines this macro"
+        if key := reserved_macros.BY_KEY.get(match[1]):
+            what = f"cannot be a macro, because NVRTC itself defines this macro from '{key}'"
         raise RefusedValueError(problem("reserved-macro", what))
 
 
@@ -490,9 +529,10 @@ def once(items: Sequence[object]) -> tuple[str | None, ...]:
     values = [*map(macro_text, items)]
     if len({*values}) < len(values):
         twice = next(value for value in values if values.count(value) > 1)
-        shown = "false" if twice is None else repr(twice)
-        reason = ", because true means 1" if twice == "1" and any(item is True for item in items) else ""
-        raise RefusedValueError(problem("repeated-value", f"has {shown} twice{reason}"))
+        what = f"has {'false' if twice is None else repr(twice)} twice"
+        if twice == "1" and any(item is True for item in items):
+            what = "has '1' twice, because true means 1"
+        raise RefusedValueError(problem("repeated-value", what))
     return tuple(values)
 
 

@@ -74,7 +74,10 @@ def require_compiler(project: Project) -> None:
     place, setting_or_build = _needing(project, missing)
     names = ", ".join(map(installed_wheels.shown, missing))
     what = f"{setting_or_build} needs packages that are not installed here: {names}"
-    installed = ", ".join(installed_wheels.compiler()) or "no package of the compiler"
+    present = installed_wheels.compiler()
+    details = "no package of the compiler is installed here"
+    if present:
+        details = f"these packages of the compiler are installed here: {', '.join(present)}"
     if {*missing} <= {requirements.SIGNATURES, requirements.CLUSTERS, requirements.BUCKETS}:
         import shlex
 
@@ -83,9 +86,7 @@ def require_compiler(project: Project) -> None:
         # The command lists all packages, because the versions of the packages must match each other.
         usual = requirements.install_command(project.config, project.environ)
         hint = locked_build.install_command(project) or usual
-    raise ToolchainError(
-        problem("requirement-not-installed", what, place, hint, (f"installed here: {installed}",))
-    )
+    raise ToolchainError(problem("requirement-not-installed", what, place, hint, (details,)))
 
 
 def _needing(project: Project, missing: list[str]) -> tuple[Location | None, str]:

@@ -24,7 +24,7 @@ from ..common.console import Console
 from ..config import table_location
 from ..config.config import Config, parse_config
 from ..config.known_names import WRAPPER
-from ..errors import PREFIX, ConfigError, reported
+from ..errors import PREFIX, ConfigError, Location, problem, reported
 from ..lockfile import required_wheels
 from ..project.project import Project, cache_entries
 from ..project.source import BUNDLE_FOLDER, glob_regex
@@ -82,6 +82,27 @@ def _report_requirements(distribution: Distribution) -> None:
         )
     if requirements:
         distribution.fetch_build_eggs(requirements)
+
+
+def _refuse_cuda_extensions(distribution: Distribution) -> None:
+    """Raise ConfigError if `ext_modules` has CUDA sources that setuptools' own compiler would reject."""
+    if not distribution.get_command_class("build_ext").__module__.startswith("setuptools."):
+        return  # for example PyTorch's BuildExtension, which runs nvcc
+    problems = [
+        problem(
+            "cuda-source-in-extension",
+            f"the extension {extension.name!r} in 'ext_modules' lists this CUDA source, but setuptools "
+            "cannot compile it",
+            Location(str(source)),
+            "remove the source from 'ext_modules', because hatch-cubin compiles it; if the extension has "
+            "no other source, remove the extension",
+        )
+        for extension in distribution.ext_modules or ()
+        for source in extension.sources
+        if str(source).endswith(".cu")
+    ]
+    if problems:
+        raise ConfigError(*problems)
 
 
 def _called_by(function: str) -> bool:
@@ -179,6 +200,8 @@ class _EggInfo(egg_info):
     def finalize_options(self) -> None:
         """Report a wheel's build requirements, now that setuptools knows the packages of the project."""
         super().finalize_options()
+        with reported(_print, _NOTHING_BUILT):
+            _refuse_cuda_extensions(self.distribution)
         _report_requirements(self.distribution)
 
     def find_sources(self) -> None:

@@ -298,7 +298,7 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "assembled",
         _assembled,
-        {"assembled": ("", "as a check, ptxas now assembles the PTX for {new}", "")},
+        {"assembled": ("", "ptxas now assembles the PTX for {new}, only to check the PTX", "")},
         str,
         is_of_arch=True,
         positions=DigestPositions(7, None, None),
@@ -468,7 +468,13 @@ INGREDIENTS: Sequence[Ingredient] = (
     Ingredient(
         "implicit",
         _implicit,
-        {"implicit": ("", "hatch-cubin now adds {name!r}", "hatch-cubin no longer adds {name!r}")},
+        {
+            "implicit": (
+                "",
+                "hatch-cubin now adds the compiler option {name!r}",
+                "hatch-cubin no longer adds the compiler option {name!r}",
+            )
+        },
         list,
         is_in_all=True,
         positions=DigestPositions(6, None, None),

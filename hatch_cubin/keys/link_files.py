@@ -15,7 +15,8 @@ from typing import NamedTuple
 from ..cache.records import RecalledResult
 from ..common import file_access, read_limits
 from ..common.digest import digest, file_digest
-from ..config.value_checks import guess
+from ..config import nvidia_wheels
+from ..config.value_checks import guess_path
 from ..cubin.elf import read_cubin
 from ..cubin.objects import kind_of
 from ..errors import ConfigError, HatchCubinError, Problem, SourceError, problem
@@ -79,7 +80,9 @@ class LinkedFiles:
 
 
 def _hint_for_path(path: str, tree: ProjectTree) -> str:
-    close = None if any(mark in path for mark in "*?[") else guess(path, sorted(walk(tree, ".")))
+    close = None if any(mark in path for mark in "*?[") else guess_path(path, sorted(walk(tree, ".")))
+    if close is None and nvidia_wheels.may_be_host_library(path):
+        return nvidia_wheels.HOST_LIBRARY
     return close or "write a file of a wheel as WHEEL:GLOB, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"
 
 

@@ -300,7 +300,7 @@ def _parse_arch(arch: str) -> "tuple[str, int, str]":
     suffix = name[-1:] if name[-1:] in ("a", "f") else ""
     digits = name.removesuffix(suffix)
     if kind not in ("sm", "compute") or not digits.isdecimal() or len(digits) > 4:
-        _damaged("manifest.json", f"it names an arch that does not exist: {arch!r:.80}")
+        _damaged("manifest.json", f"the arch {arch!r:.80} does not exist")
     return kind, int(digits), suffix
 
 
@@ -343,7 +343,7 @@ def _resolve(name: "Any", module: "Any", macros: "dict[str, str]") -> "tuple[_Mo
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
         several = isinstance(name, (list, tuple))
-        hint = "; only preload(*names) takes several" if several else "; a device needs device="
+        hint = "; only preload() takes several names" if several else "; pass a device as device="
         _reject(TypeError, "the name of a kernel or module must be a string", name, hint)
 
 
@@ -416,7 +416,7 @@ def _check_gpu(cc: "Any", driver: "Any", device: "Any") -> None:
     is_number = _is_integer(driver)
     if driver is not None and driver is not _UNSET and not (is_number and 1000 <= driver < 100_000):
         kind = ValueError if is_number else TypeError
-        _reject(kind, "driver must be a number of cuDriverGetVersion (13.0 is 13000) or None", driver)
+        _reject(kind, "driver must be the result of cuDriverGetVersion (13000 for 13.0) or None", driver)
 
 
 def _is_integer(value: object) -> bool:
@@ -518,7 +518,7 @@ class _Module:
         self.entries = [Entry(self, entry) for entry in _typed(fields["entries"], list)]
         self.fields: "dict[str, Mapping[str, Any]]" = {entry["arch"]: entry for entry in fields["entries"]}
         if not self.source or len(self.fields) != len(self.entries):
-            raise ValueError("a module has a source, and one entry for each arch")
+            raise ValueError("the source is empty, or an arch has two entries")
         self.chosen: "dict[tuple[Any, ...], Entry]" = {}
         self.loaded: "dict[str, Any]" = {}  # cuda.core's ObjectCode by digest
 
@@ -615,7 +615,7 @@ class _Manifest:
         while low < high:
             middle = self.data.rfind(b"\n", low, (low + high) // 2 + 1)
             if min(low, middle) < 0:
-                _damaged(self._path, "it was changed while it was in use")
+                _damaged(self._path, "the file was changed while in use")
             if self.data[middle + 1 : middle + 1 + len(start)] < start:
                 low = self.data.find(b"\n", middle + 1)
             else:
@@ -921,4 +921,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "020211025bfc63ad"  # the same in all files of one version
+__build__ = "53fb7b0597019e66"  # the same in all files of one version

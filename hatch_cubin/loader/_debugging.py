@@ -55,13 +55,13 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
         return _message(f"no kernel {name!r}: the package was built with HATCH_CUBIN_SKIP")
     known = sorted({*manifest.kernel_names(), *(each.name for each in manifest.everything())})
     if name in known:
-        _damaged("manifest.json", "its lines are not in order")
+        _damaged("manifest.json", "the lines are not sorted")
     more = ", …" * (len(known) > 20)
     guess = _guess(name, known) or f"the bundle has {', '.join(map(repr, known[:20])) or 'nothing'}{more}"
     if "<" in name:
         guess = f"only template instances in 'instantiate' are built; {guess}"
-    new = "; if its source is new, install again" * _layer().is_editable
-    return _message(f"no kernel or module {name!r}; {guess}{new}")
+    guess += "; if its source is new, install the package again" * _layer().is_editable
+    return _message(f"no kernel or module {name!r}; {guess}")
 
 
 def _guess(name: str, known: "Iterable[str]") -> str:
@@ -86,7 +86,7 @@ def refuse_choice(
         guess = _guess(wrong[0], known) or "arguments of a kernel have no names"
         if wrong[0] in ("cc", "driver", "arch", "gpu", "sm"):
             guess = "only find() and read() take cc=(9, 0) and driver"
-        what = f"{wrong[0]!r} is neither a macro of {name!r} nor module, variant or device; {guess}"
+        what = f"{wrong[0]!r} is not a macro of {name!r}, nor the argument module, variant or device; {guess}"
     if fitting:
         what = f"{name!r}{details} is ambiguous: add module= or the variant's macros, or name a module"
     listed = ", ".join(repr(each.name) for each in (fitting or candidates)[:20])
@@ -133,7 +133,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     archs = [each.arch for each in entries]
     absent = [each.arch for each in shipped if each.arch not in archs]
     if fitting := select(number, None, [(arch, 0) for arch in absent]):
-        return f"{fitting[0]} is shipped too, but {found.source} does not define this kernel for it"
+        return f"{found.source} does not define this kernel for {fitting[0]}, another shipped arch"
     if cc < (5, 0):
         return "CUDA 12 does not support this GPU"
     older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""
@@ -142,7 +142,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
     fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration'
     if absent:
-        fix += f", if {found.source} defines this kernel for it, unlike for {', '.join(absent)}"
+        fix += f", and check that {found.source} defines this kernel for sm_{number}"
     return f"{fix}; unset HATCH_CUBIN_ARCHS, and build again"
 
 
@@ -212,7 +212,7 @@ def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> 
     if found.name in _layer().replaced:
         raise CubinError(_message(f"the parameters of {kernel_name!r} are unknown in code given to use()"))
     takes = [each.parameters.get(kernel_name) for each in _entries_with(found, kernel_name)]
-    known = {repr(each): each for each in takes if each is not None}  # usually one for all archs
+    known = {repr(each): each for each in takes if each is not None}
     if not known:
         what = f"the manifest does not have the parameters of {kernel_name!r}"
         raise CubinError(_message(f"{what}: a build with a newer hatch-cubin may find them"))
@@ -238,8 +238,10 @@ def _misfits(arguments: "tuple[Any, ...]", parameters: "tuple[Parameter, ...]") 
         if not size:
             wrong.append(f"{which} {kind}")
         elif size != parameter.size:
-            where = f"but {spelled or 'the parameter'} has {parameter.size}"
-            wrong.append(f"{which} is passed as {_count(size, 'byte')}, {where}{_fitting(parameter)}")
+            wrong.append(
+                f"{which} is passed as {_count(size, 'byte')}, "
+                f"but {spelled or 'the parameter'} has {parameter.size}{_fitting(parameter)}"
+            )
         elif not _is_meant(kind, spelled):
             wrong.append(f"{which} is not of type {spelled}{_fitting(parameter)}")
     return wrong
@@ -312,8 +314,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "59520ef1c3a8095e93ef1b142d77b34dc06dcc6acc7427cfb06f70cfe554a057",
-    "_split": "a1ee3a9210552fa2af29e965fe51857ce8fb1dd164cb750777b4cad9cae2a327",
+    "_packs": "f645dcdd2360f0055a91b435468d36bcde2c91568bdd7288a1bf2f44a64a149e",
+    "_split": "15820567e3d7e88204e3d52237958a96646706c68a5c22c80399ca54646ea264",
 }
 
 
@@ -374,7 +376,9 @@ def _layer_of(folder: str, *, strict: bool) -> "_Used":
             raise
         why = "has no manifest.json; a package has its bundle in _cubins"
         if not os.path.isdir(folder):
-            why = "is not a folder: hatch-cubin unpack WHEEL --into DIR writes one; code needs {name: code}"
+            why = (
+                "is not a folder (hatch-cubin unpack WHEEL --into DIR writes one); pass code as {name: code}"
+            )
         raise CubinError(_message(f"use() takes the folder of a bundle, but {folder:.200} {why}")) from None
     if "blocks" in header:
         _borrow(folder, "_packs")
@@ -392,9 +396,11 @@ def _borrow(folder: str, name: str) -> None:
     except CubinDamagedError:
         data = b""
     if _sha256(data) != _DIGESTS[name]:
-        what = f"{path} is not of the version of this package's loader"
-        how = "hatch-cubin unpack WHEEL --into DIR writes a folder that needs no such file"
-        raise CubinError(_message(f"{what}: {how}"))
+        what = (
+            f"{path} is not of the version of this package's loader: "
+            f"hatch-cubin unpack WHEEL --into DIR writes a folder that needs no {name}.py"
+        )
+        raise CubinError(_message(what))
     _parts.setdefault(name, _new_part(name, compile(data, path, "exec")))
 
 
@@ -428,4 +434,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "020211025bfc63ad"
+__build__ = "53fb7b0597019e66"

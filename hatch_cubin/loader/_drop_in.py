@@ -84,7 +84,7 @@ class Call:
         if is_on("HATCH_CUBIN_SKIP"):
             return "HATCH_CUBIN_SKIP is set"
         if self.key is None:
-            return "one of its options is not among the options of compiled texts"
+            return "the call has an option that hatch-cubin does not support"
         if _manifest().module(f"{self.front}:{self.key}") is None:
             return f"the package does not have this text with these options (key {self.key[:12]})"
         return ""
@@ -153,4 +153,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "020211025bfc63ad"
+__build__ = "53fb7b0597019e66"

@@ -32,7 +32,7 @@ class LargeFile:
             ahead = 2 * _PIECE if size <= 2 * _PIECE else 0  # the next call will probably need these bytes
             at, known = start, self._read(start, size + ahead)
             if len(known) < size:
-                _damaged(self._path, "it was truncated or replaced while it was in use")
+                _damaged(self._path, "the file was truncated or replaced while it was in use")
             if ahead:
                 self._recent = at, known
         return known[start - at : start - at + size]
@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "020211025bfc63ad"
+__build__ = "53fb7b0597019e66"

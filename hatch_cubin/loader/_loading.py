@@ -263,7 +263,7 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
         for (found, kernel_name), exact in kernels.items():
             try:
                 entry = _choose(found, kernel_name, cc, driver)
-                _ = entry._file_path  # fails if the file is not installed
+                _ = entry._file_path
             except CubinNotFoundError as exc:
                 missing[str(exc)] = exc
                 wrong = wrong or exact
@@ -327,7 +327,7 @@ def use_device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
     try:
         core = _import("cuda.core")
     except Exception as exc:
-        raise _unavailable(f"loading kernels needs {_needed_core(exc)}") from exc
+        raise _unavailable(_no_core("loading kernels needs", exc)) from exc
     try:
         chosen = core.Device(device) if device is None or by_number else device
         major, minor = chosen.compute_capability
@@ -337,9 +337,9 @@ def use_device(device: "Any") -> "tuple[Any, tuple[int, int], int]":
     return chosen, (int(major), int(minor)), driver
 
 
-def _needed_core(exc: Exception) -> str:
+def _no_core(need: str, exc: Exception) -> str:
     hint = " (pip install cuda-core[cu13] or [cu12])" if isinstance(exc, ModuleNotFoundError) else ""
-    return f"cuda.core{hint}, which cannot be imported: {exc}"
+    return f"{need} cuda.core{hint}, which cannot be imported: {exc}"
 
 
 # --- the driver
@@ -363,7 +363,7 @@ def _start_driver(pid: int) -> int:
         try:
             _import("cuda.core")
         except Exception as exc:
-            what += f"; kernels also need {_needed_core(exc)}"
+            what += f"; {_no_core('kernels also need', exc)}"
         raise _unavailable(what)
     ctypes = _import("ctypes")
     count, version = ctypes.c_int(), ctypes.c_int()
@@ -531,9 +531,9 @@ def cache(then: "_Cache | None" = None) -> "_Cache":
     try:
         base = _import("cuda.core.utils").ProgramCacheResource
     except Exception as exc:
-        raise _unavailable(f"cache() needs {_needed_core(exc)}") from exc
+        raise _unavailable(_no_core("cache() needs", exc)) from exc
     if then is not None and not isinstance(then, base):
-        _reject(TypeError, "then must be a ProgramCacheResource such as FileStreamProgramCache", then)
+        _reject(TypeError, "cache(then) takes a ProgramCacheResource such as FileStreamProgramCache", then)
     return _cache_class(base)(then)
 
 
@@ -566,7 +566,7 @@ def _cache_class(base: "Any") -> "Any":
             for name, arch in filter(None, map(self._units.get, _spellings(key))):
                 found = self._manifest.module(name)
                 if found is None or arch not in found.fields:
-                    _damaged("keys.json", f"it has keys of {name!r} for {arch}, but the manifest has not")
+                    _damaged("keys.json", f"the manifest does not have {name!r} for {arch}")
                 entry = self._replaced.get(name) or Entry(found, found.fields[arch])
                 return None if entry._absent else entry
             return None
@@ -589,8 +589,9 @@ def _cache_class(base: "Any") -> "Any":
             return len(self._units)
 
         def _refuse(self, *_given: "Any") -> "NoReturn":
-            what = "the kernels of an installed wheel are read-only"
-            raise TypeError(f"{what}: write to the cache in cache(then=…)")
+            raise TypeError(
+                "the kernels of a wheel are read-only: write to the cache that cache(then=…) was given"
+            )
 
         __delitem__ = clear = update = _refuse
 
@@ -624,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "020211025bfc63ad"
+__build__ = "53fb7b0597019e66"

@@ -49,7 +49,7 @@ def _block_of(entry: "Entry") -> "dict[str, Any]":
     """
     blocks = _typed(entry._manifest.header.get("blocks"), dict)
     if entry.block not in blocks:
-        _damaged("manifest.json", f"it names the block {entry.block!r}, but does not describe it")
+        _damaged("manifest.json", f"the block {entry.block!r} of {entry.module!r} is not described")
     block = _typed(blocks[entry.block], dict)
     found = {name: _typed(block.get(name), kind) for name, kind in _OF_BLOCK.items()}
     fits = 0 <= entry._offset <= found["size"] - entry.size and entry.size > 0
@@ -84,4 +84,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "020211025bfc63ad"
+__build__ = "53fb7b0597019e66"

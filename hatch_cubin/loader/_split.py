@@ -61,10 +61,16 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
     if _typed(bound, dict).get("index") != _sha256(entry._manifest.data[:]):
         version = bound.get("version")
         # For an equal version, pip reinstalls the companion only with a flag.
-        is_named_so = known["install"].endswith(f"=={version}")
-        other, force = ("build", " --force-reinstall") if is_named_so else ("version", "")
-        what = f"{known['project']} in {folder} belongs to another {other}, {version!r:.80}"
-        raise CubinNotFoundError(_message(f"the installed {what}: pip install{force} '{known['install']}'"))
+        what = (
+            f"the installed {known['project']} in {folder} belongs to another version, {version!r:.80}: "
+            f"pip install '{known['install']}'"
+        )
+        if known["install"].endswith(f"=={version}"):
+            what = (
+                f"the installed {known['project']} in {folder} belongs to another build of {version!r:.80}: "
+                f"pip install --force-reinstall '{known['install']}'"
+            )
+        raise CubinNotFoundError(_message(what))
 
 
-__build__ = "020211025bfc63ad"
+__build__ = "53fb7b0597019e66"

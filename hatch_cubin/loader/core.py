@@ -49,7 +49,7 @@ class _Call(_drop_in.Call):
         """
         parts = _ARCH.fullmatch(arch)
         if parts is None:
-            raise CubinNotFoundError(f"its arch {arch!r} is not the arch of a GPU")
+            raise CubinNotFoundError(f"the arch {arch!r} of the call is not the arch of a GPU")
         entry: "Entry" = self.entry_for((int(parts[1]), int(parts[2])), _driver_version())[1]
         if parts[3] and entry.arch != arch:
             raise CubinNotFoundError(f"the package has this text for {entry.arch}, but not for {arch}")
@@ -125,13 +125,13 @@ class Program:
                 is_ptx = entry.kind == "ptx"
                 make = cuda.core.ObjectCode.from_ptx if is_ptx else cuda.core.ObjectCode.from_cubin
                 return make(data, name=options.name, symbol_mapping=symbols)
-            reason = f"the package's code of this text does not have {missing[0]}"
+            reason = f"the package has code for this text, but not with the kernel {missing[0]}"
         call.report(reason, key)
         return None
 
     def _why_passed_on(self, target_type: object) -> str:
         if not self._is_cuda:
-            return "it is not CUDA C++"
+            return "the text is not CUDA C++"
         return "" if _is_name(target_type, "cubin") else f"the result must be {target_type}, and not a cubin"
 
     def close(self) -> None:
@@ -178,6 +178,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "020211025bfc63ad"
+__build__ = "53fb7b0597019e66"
 
 _drop_in.refuse_other_version(__build__, __file__)

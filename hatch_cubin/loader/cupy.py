@@ -111,7 +111,7 @@ class _Call(_drop_in.Call):
         return kernel.name, kernel.kernel
 
     def _leave_to_cupy(self, name: str) -> None:
-        self.report(f"the package's code of this text does not have {name}", self.key)
+        self.report(f"the package has code for this text, but not with the kernel {name}", self.key)
         self.is_shipped = False
         self.modules.clear()
         self.functions.clear()
@@ -131,9 +131,11 @@ class _Call(_drop_in.Call):
             _lacking: _lacking,
             "CUPY_CUDA_COMPILE_WITH_DEBUG is set": _drop_in.is_on("CUPY_CUDA_COMPILE_WITH_DEBUG"),
             "CuPy uses HIP": getattr(cupy.cuda.runtime, "is_hip", False),
-            "its backend is not nvrtc": self.arguments.get("backend", "nvrtc") != "nvrtc",
-            "it uses jitify": self.arguments.get("jitify") or "-DCUPY_USE_JITIFY" in self.options,
-            "CuPy translates cuComplex in it": self.arguments.get("translate_cucomplex"),
+            "the call has another backend than nvrtc": self.arguments.get("backend", "nvrtc") != "nvrtc",
+            "the call uses jitify": self.arguments.get("jitify") or "-DCUPY_USE_JITIFY" in self.options,
+            "the call sets translate_cucomplex, so CuPy changes the text": self.arguments.get(
+                "translate_cucomplex"
+            ),
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -280,6 +282,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "020211025bfc63ad"
+__build__ = "53fb7b0597019e66"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -201,7 +201,7 @@ def _other_files(lock: LockFile, project: Project, sources: Iterable[Source]) ->
             exists = path in known or os.path.exists(disk_path)
             yield _change(path, disk_path, content) if exists else f"{path} is gone"
     for path in absent_includes.appeared_paths(project.tree, lock.absent):
-        yield f"{path} is new, and an include may find this file"
+        yield f"{path} is new, and an include may find this file instead of the file that it found before"
 
 
 def _change(path: str, disk_path: Path, locked: str) -> str:
@@ -316,9 +316,9 @@ def other_texts(lock: LockFile, jobs: Iterable[Job]) -> tuple[str, ...]:
     locked = {text["sha256"] for entry in lock.producers.values() for text in entry["texts"].values()}
     sources = {job.unit.module.source.path: job.unit.module.source for job in jobs}
     return tuple(
-        f"{path}: {source.produced.producer} has returned a different text for the same inputs: an installed "
-        "package has changed, or the function does not always return the same text (then change the "
-        "function, because a new lock does not help)"
+        f"{path}: {source.produced.producer} has returned a different text for the same inputs: "
+        "if an installed package has changed, write a new lock; "
+        "if the function returns a different text at each call, correct the function"
         for path, source in sources.items()
         if source.produced and source.sha256 not in locked
     )

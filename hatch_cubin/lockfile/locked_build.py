@@ -90,8 +90,8 @@ def _hint(project: Project) -> str:
         return lock_format.HINT
     setters, keys = " and ".join(replaced.values()), " and ".join(map(repr, replaced))
     return (
-        f"the lock is for the values in the table: build without {setters}, or write the value of {setters} "
-        f"in {keys} and run 'hatch-cubin lock' without {setters}"
+        f"the lock is for the values in the table: build without {setters}; "
+        f"or write the same value in {keys}, and then run 'hatch-cubin lock' without {setters}"
     )
 
 

@@ -31,7 +31,7 @@ _UNKNOWN = "text that the lock does not have"
 _CHANGES = {
     "modules": "{} is changed, and a producer imports it",
     "files": "{} is changed, and a producer reads it",
-    "folders": "the names in {} are changed, and a producer may list them",
+    "folders": "files in the folder {} are added or removed, and a producer may list this folder",
     "environment": "the environment variable {} is changed, and a producer reads it",
 }
 

@@ -774,19 +774,15 @@ def unsupported_arch(arch: Arch, toolchain: Toolchain, targets: Sequence[Target]
     compile for all archs of the module.
     """
     known = " ".join(f"{number}" for number in toolchain.supported)
-    suffix = (
-        f" (family-specific archs such as sm_100f need CUDA {_dotted(FAMILIES_SINCE)})"
-        if arch.suffix == "f" and not toolchain.families
-        else ""
-    )
-    other = _other_toolkit(arch, toolchain, targets)
+    what = f"{toolchain.label} cannot target {arch}"
+    if arch.suffix == "f" and not toolchain.families:
+        since = _dotted(FAMILIES_SINCE)
+        what = f"{toolchain.label} cannot target {arch}, because archs such as sm_100f need CUDA {since}"
+    advice = _other_toolkit(arch, toolchain, targets)
     if against := _arch_without_common_toolkit(arch, targets):
-        other = f"; no CUDA release can target both {arch} and {against}: remove one of them from 'archs'"
-    return problem(
-        "arch-not-supported",
-        f"{toolchain.label} cannot target {arch}{suffix}",
-        hint=f"this compiler can target {known}{other}",
-    )
+        advice = f"no CUDA release can target both {arch} and {against}: remove one of them from 'archs'"
+    can_target = f"this compiler can target {known}"
+    return problem("arch-not-supported", what, hint=f"{can_target}; {advice}" if advice else can_target)
 
 
 def _arch_without_common_toolkit(arch: Arch, targets: Iterable[Target]) -> Arch | None:
@@ -808,11 +804,15 @@ def _is_gone_before(older: Arch, newer: Arch) -> bool:
 
 
 def _other_toolkit(arch: Arch, toolchain: Toolchain, targets: Iterable[Target]) -> str:
-    """Return the end of a hint for an unsupported arch: another CUDA version, or a PTX arch to use."""
+    """Return advice for an unsupported arch: another CUDA version or a PTX arch; empty if neither helps."""
     gpu = GPUS.get(arch.number, Gpu())
     if gpu.last is not None:
-        renamed = f"; in CUDA {gpu.last + 1} its name is sm_{gpu.renamed}" if gpu.renamed else ""
-        return f'; CUDA {gpu.last} can target {arch} too{renamed}: toolkit = "{gpu.last}.9"'
+        if gpu.renamed:
+            return (
+                f"CUDA {gpu.last + 1} calls this arch sm_{gpu.renamed}; "
+                f'CUDA {gpu.last} can target {arch} too: toolkit = "{gpu.last}.9"'
+            )
+        return f'CUDA {gpu.last} can target {arch} too: toolkit = "{gpu.last}.9"'
     since = gpu.since
     if since is not None and arch.suffix == "f" and not toolchain.families:
         since = max(since, FAMILIES_SINCE)
@@ -821,10 +821,10 @@ def _other_toolkit(arch: Arch, toolchain: Toolchain, targets: Iterable[Target]) 
     ):
         named = (GPUS.get(target.arch.number, Gpu()).since for target in targets if target.named)
         first = _dotted(max([since, *filter(None, named)]))
-        return f'; CUDA {first} can target {arch} too: toolkit = "{first}"'
+        return f'CUDA {first} can target {arch} too: toolkit = "{first}"'
     if arch.number > max(*GPUS, *toolchain.supported):
         newest = arch_names.group("all-major", toolchain.supported, ())[-1]
-        return f"; newer GPUs can run older PTX: use {newest} in place of {arch}"
+        return f"newer GPUs can run older PTX: use {newest} in place of {arch}"
     return ""
 
 

@@ -90,7 +90,7 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
         yield problem("undeclared-input", what, table, hint)
     if "." in listed:
         del listed["."]
-        what = f"{rule.path} reads the names in the project's top folder, which cannot be in 'inputs'"
+        what = f"{rule.path} lists the project's top folder, but 'inputs' cannot contain this folder"
         hint = "read the names of a folder inside the project, and add this folder's files to 'inputs'"
         yield problem("undeclared-input", what, table, hint)
     if empty := [folder for folder, inside in listed.items() if inside is None]:
@@ -98,7 +98,8 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
         globs = [*rule.inputs, *(f"{folder}/*" for folder in empty)]
         listed_too = setting("inputs", globs)
         hint = (
-            f"correct the path; or put a file into this folder, and write in the producer table: {listed_too}"
+            "correct the path of the folder; "
+            f"or put a file into the folder, and write in the producer table: {listed_too}"
         )
         yield problem("undeclared-input", what, table, hint)
     globs = _globs(read, [folder for folder in listed if folder not in empty])
@@ -165,8 +166,8 @@ def _hints(producer: Producer, content: Mapping[str, Any]) -> Iterator[str]:
     if top and all(name.partition(".")[0] != top for name, _folder in producer.packages):
         requires = setting("requires", [*rule.requires, "…"])
         yield (
-            "an isolated build installs only the packages in 'requires': write this line in the producer "
-            f"table, with the name of the module's distribution instead of …: {requires}"
+            "an isolated build installs only the packages in 'requires': in the producer table, replace … in "
+            f"this line by the name of the distribution that contains {top}: {requires}"
         )
     if error.startswith("FileNotFoundError"):
         if any(re.search("subprocess|Popen", text) for *_place, text in content["frames"]):

@@ -30,9 +30,8 @@ _NAME = re.compile(
 _VALUE = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>[^=,]+)")
 _EXAMPLES = "such as 'axpy.cu', 'matmul[BM=64].cu' or 'matmul[BM=64].sm_90a.ptx'"
 _FORM = (
-    "the form is stem[KEY=value,…].arch.cu, or with the suffix .ptx or .tileir; "
-    "[KEY=value,…] and .arch are optional, the stem cannot contain a dot or a brace, "
-    "and no part can contain a slash"
+    "the form is stem[KEY=value,…].arch.cu, and the suffix can also be .ptx or .tileir; "
+    "[KEY=value,…] and .arch are optional; the stem has no dot or brace, and the name has no slash"
 )
 _NUMBERS_OF_BOOLEANS = {"true": "1", "false": "0"}  # the loader writes True and False in the same way
 _HEADER = (

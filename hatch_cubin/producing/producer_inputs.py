@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ..common import file_access
 from ..common.digest import digest, file_digest, stream_digest
 from ..config.config import ProducerRule
-from ..config.value_checks import guess
+from ..config.value_checks import guess_path, path_elsewhere
 from ..errors import ConfigError, Problem, problem
 from ..project import disk
 from ..project.project import Project
@@ -97,7 +97,7 @@ def _missing_files(
     if not disk.is_file(project.tree.disk_path(rule.path), project.tree):
         what, where = f"path: {rule.path!r} is not a file of the project", place.of("producer", index, "path")
         scripts = sorted(path for path in walk(project.tree, ".") if _SCRIPT.search(path))
-        yield problem("producer-not-found", what, where, guess(rule.path, scripts))
+        yield problem("producer-not-found", what, where, guess_path(rule.path, scripts))
     for number, pattern in enumerate(rule.inputs):
         if not files.matching(pattern, hidden=True):
             is_folder = project.tree.disk_path(pattern).is_dir()
@@ -105,6 +105,8 @@ def _missing_files(
             beside = posixpath.join(posixpath.dirname(rule.path), pattern)
             if files.matching(beside, hidden=True):
                 hint = f"did you mean {beside!r}? The paths in 'inputs' begin at the project's folder"
+            elif hint is None and not is_glob(pattern):
+                hint = path_elsewhere(pattern, sorted(walk(project.tree, ".")))
             what, where = (
                 f"inputs: {pattern!r} matches no file",
                 place.of("producer", index, "inputs", number),

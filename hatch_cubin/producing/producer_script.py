@@ -155,8 +155,8 @@ class _ProjectLoader(importlib.abc.Loader):
         with contextlib.suppress(OSError), open(os.path.join(self._disk_path, "__init__.py"), "rb") as file:
             if re.search(rf"\b{re.escape(name)}\b".encode(), file.read()):
                 return (
-                    f"{self._path}/__init__.py does not run here: import {name} from another module, "
-                    f"or move {name} into another module"
+                    f"hatch-cubin does not run {self._path}/__init__.py when a producer imports the package: "
+                    f"import {name} from the module that defines {name}, or move {name} into a module"
                 )
         close = difflib.get_close_matches(name, self.modules(), 1)
         return f"did you mean {close[0]!r}?" if close else None

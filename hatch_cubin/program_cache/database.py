@@ -226,7 +226,7 @@ class Database:
             raise OSError(0, why)
         if statements.is_open(self._path):
             raise OSError(
-                0, f"{why}, and a new file can replace it only while no other process uses this file"
+                0, f"{why}, and hatch-cubin cannot replace the file, because another process uses the file"
             )
         number = 1
         while os.path.lexists(aside := f"{self._path}.aside-{number}"):

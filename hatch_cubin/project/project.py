@@ -26,7 +26,7 @@ from ..common.environment import (
 from ..config import toml_lines
 from ..config.config import DEFAULT_SOURCES, Config, ModuleRule, SourceRule
 from ..config.reader import variables_unread
-from ..config.value_checks import guess
+from ..config.value_checks import guess_path
 from ..errors import ConfigError, Location, Problem, SourceError, problem
 from .source import (
     BUNDLE_FOLDER,
@@ -160,7 +160,7 @@ class Project:
             if place.has(key):
                 self.inform(f"{variable}={value} replaces {key!r} ({place.of(key)})")
             else:
-                self.inform(f"{variable}={value} sets {key!r}, which the table does not set")
+                self.inform(f"{variable}={value} sets {key!r} for this build; {place} does not set {key!r}")
         self._warn_of_missing_signatures()
         self._warn_of_lost_cache()
         self._warn_of_idle_store_settings()
@@ -479,12 +479,10 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
         )
     if project.tree.disk_path(pattern).is_dir():
         return f'the path is a folder: write "{pattern}/**/*.cu" for the sources in the folder'
-    if meant := _below_other_folders(project, pattern):
-        return f"did you mean {' or '.join(map(repr, meant))}?"
     if not is_glob(pattern):
         suffixes = {*SUFFIXES, PurePosixPath(pattern).suffix}
         paths = (path for path in walk(project.tree, ".") if PurePosixPath(path).suffix.lower() in suffixes)
-        return guess(pattern, sorted(paths))
+        return guess_path(pattern, sorted(paths))
     if not pattern.startswith("*"):
         files = map(PurePosixPath, walk(project.tree, "."))
         there = {f"{path.parent}/*{path.suffix}" for path in files if path.suffix.lower() in SUFFIXES}
@@ -492,20 +490,6 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
     found = _sources_elsewhere(project)
     reason = "a glob that begins with a wildcard matches only files in packages"
     return None if found is None else f"{reason}: {toml_lines.setting('sources', found)}"
-
-
-def _below_other_folders(project: Project, pattern: str) -> list[str]:
-    """Return *pattern* with the folders below which it matches sources, as in `src/mypkg/a.cu` for `a.cu`."""
-    if pattern.startswith("*"):
-        return []
-    meant = {
-        str(folder / pattern)
-        for path in walk(project.tree, ".")
-        if path.endswith(SUFFIXES)
-        for folder in PurePosixPath(path).parents
-        if glob_regex(str(folder / pattern)).fullmatch(path)
-    }
-    return sorted(meant)[:_SHOWN_FOLDERS]
 
 
 def _sources_elsewhere(project: Project) -> list[str] | None:
@@ -544,7 +528,7 @@ def _folder_meant(project: Project, path: str) -> str | None:
     if os.path.isfile(project.tree.disk_path(path)):  # `isfile` returns False if the path cannot be read
         return f'the path is a file: write the name of its folder, "{PurePosixPath(path).parent}"'
     folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}
-    return guess(path, sorted(folders)) or _NO_FOLDER
+    return guess_path(path, sorted(folders)) or _NO_FOLDER
 
 
 def _include_folder_problems(project: Project) -> list[Problem]:

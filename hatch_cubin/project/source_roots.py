@@ -151,7 +151,10 @@ def _located(root: Path, name: str, way: str, *, is_sdist: bool) -> SourceRoot:
             raise SourceError(problem("link-leads-outside", what))
         return SourceRoot(name, folder, way, is_partial=True)
     if not folder.is_dir():
-        what = f"there is no folder {way!r} above {project}, which is not an sdist"
+        what = (
+            f"there is no folder {way!r} above {project}, "
+            "and the project is not an unpacked sdist, which would contain a copy of the folder"
+        )
         beside = [path.name for path in folder.parent.glob("*") if path.is_dir()]
         meant = guess(folder.name, beside)
         in_full = meant and meant.replace("'", f"'{os.path.dirname(way)}/", 1)

@@ -97,7 +97,7 @@ class Store(Protocol):
 
 
 def too_large_error(max_size: int) -> StoreError:
-    return StoreError(f"the store sends more bytes than expected, which is at most {size(max_size)}")
+    return StoreError(f"the store sends more than {size(max_size)}, the largest expected size")
 
 
 def status_error(status: int, *, authorized: bool = False) -> StoreError:

@@ -46,11 +46,10 @@ def flags(options: Mapping[str, Any], arch: Arch) -> list[str]:
     return [f"--gpu-name=sm_{arch.number}", *debug, *lines]
 
 
-def find(wanted: str | None, release: str, install: str) -> TileAssembler:
+def find(wanted: str | None, release: str) -> TileAssembler:
     """Return the tileiras of the CUDA release *release*, such as `13.5`; ToolchainError if a part is missing.
 
-    *wanted* is the value of the setting `toolkit`, and *install* begins the hint that says how to install the
-    missing parts.
+    *wanted* is the value of the setting `toolkit`.
     """
     seen: dict[str, str] = {}
     for home in _homes(wanted):
@@ -61,8 +60,16 @@ def find(wanted: str | None, release: str, install: str) -> TileAssembler:
         seen = max(seen, {tool: f"{tool} is {build}" for tool, build in builds.items()}, key=len)
     installed = ", ".join(seen.get(tool, f"{tool} is missing") for tool in _FILES)
     what = f"tile kernels need tileiras, ptxas and libnvvm of CUDA {release}, but {installed}"
-    hint = install if wanted == "system" else f"{install}pip install {' '.join(wheels(release))}"
-    raise ToolchainError(problem("tileiras-not-found", what, hint=hint))
+    raise ToolchainError(problem("tileiras-not-found", what, hint=_how_to_install(wanted, release)))
+
+
+def _how_to_install(wanted: str | None, release: str) -> str:
+    command = f"pip install {' '.join(wheels(release))}"
+    if wanted == "system":
+        return "install tileiras, nvcc and libnvvm into CUDA_HOME"
+    if wanted is None:
+        return command
+    return f"build with isolation, which installs tileiras, nvcc and libnvvm, or run this command: {command}"
 
 
 def wheels(release: str) -> list[str]:

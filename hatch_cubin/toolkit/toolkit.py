@@ -192,10 +192,7 @@ class Toolkit:
     def _tile_assembler(self) -> TileAssembler:
         from . import tile_assembler  # lazy import: needed only for tile kernels
 
-        hint = "" if self._wanted is None else "build with isolation, which installs these tools, or "
-        if self._wanted == "system":
-            hint = "install tileiras, nvcc and libnvvm into CUDA_HOME"
-        return tile_assembler.find(self._wanted, ".".join(map(str, self.version)), hint)
+        return tile_assembler.find(self._wanted, ".".join(map(str, self.version)))
 
     @property
     def _assembler_hint(self) -> str:

@@ -269,8 +269,8 @@ def _compile_unnamed(task: dict[str, Any]) -> Outcome:
     outcome = run(by_number)
     if outcome.ok and by_path != task and _results(run(by_path)) != _results(outcome):
         what = (
-            "to keep the names of folders out of the code, "
-            f"the compile needs {max(_unnamed) + 1} open files, which is more than the limit: "
+            f"the compile needs {max(_unnamed) + 1} open files, which is more than the limit, "
+            "because hatch-cubin opens each folder to keep the folder's name out of the compiled code: "
             "use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers"
         )
         return Outcome(ok=False, log=f"fatal: {what}".encode())

@@ -46,7 +46,7 @@ def test_every_mistake_in_the_table_is_reported_with_its_line(tmp_path: Path, ta
             "hatch-cubin: error: pyproject.toml:11: jobs must be a whole number from 1 to 1024, not 0 "
             "[invalid-value]"
         ),
-        "  hint: without 'jobs', each core compiles at the same time: leave it out",
+        "  hint: remove 'jobs': without this key, a build compiles on all cores of the processor",
         (
             "hatch-cubin: error: pyproject.toml:14: archs: 'sm90x' is not an arch; "
             "write sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major [unknown-arch]"

@@ -464,6 +464,21 @@ def fails(root: Path, hook: str, *arguments: object) -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith(("hatch-cubin: ", "  "))]
 
 
+def test_a_source_in_ext_modules_is_told_before_setuptools_fails(tmp_path: Path) -> None:
+    extension = 'Extension("demo.fast", ["fast.c", "demo/saxpy.cu"])'
+    own = "from setuptools.command.build_ext import build_ext\nclass Own(build_ext): pass\n"
+    script = f"from setuptools import Extension, setup\n{own}setup(ext_modules=[{extension}]{{}})\n"
+    root = project(tmp_path, files={**FLAT, "fast.c": "", "setup.py": script.format("")})
+    error, hint, last = fails(root, "build_wheel", "dist")
+    assert error.startswith("hatch-cubin: error: demo/saxpy.cu: the extension 'demo.fast' in 'ext_modules' ")
+    assert error.endswith(" [cuda-source-in-extension]")
+    assert hint.startswith("  hint: remove the source from 'ext_modules', ")
+    assert last == "hatch-cubin: 1 error, nothing was built"
+    write_tree(root, {"setup.py": script.format(', cmdclass={"build_ext": Own}')})
+    metadata = ask(root, "prepare_metadata_for_build_wheel", ".")  # the project's own command may compile it
+    assert "cuda-source-in-extension" not in metadata.stderr
+
+
 @pytest.mark.counted
 @pytest.mark.parametrize(
     ("hook", "arguments"),
@@ -483,7 +498,7 @@ def test_a_mistake_in_the_table_is_told_with_its_line(
             "hatch-cubin: error: pyproject.toml:10: jobs must be a whole number from 1 to 1024, not 0 "
             "[invalid-value]"
         ),
-        "  hint: without 'jobs', each core compiles at the same time: leave it out",
+        "  hint: remove 'jobs': without this key, a build compiles on all cores of the processor",
         "hatch-cubin: error: pyproject.toml:11: 'arch' is not an option of [tool.hatch-cubin] [unknown-key]",
         "  hint: did you mean 'archs'?",
     ]

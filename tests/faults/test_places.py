@@ -201,8 +201,8 @@ def test_what_needs_more_open_files_is_named_and_fails_alone(tmp_path: Path) -> 
         [
             (
                 "hatch-cubin: error: demo/checked.cu: "
-                "to keep the names of folders out of the code, the compile needs … open files, "
-                "which is more than the limit: "
+                "the compile needs … open files, which is more than the limit, "
+                "because hatch-cubin opens each folder to keep the folder's name out of the compiled code: "
                 "use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers [compiler-error]"
             ),
             "  while compiling checked for sm_90 (NVRTC …)",

@@ -61,7 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--weights",
         metavar="FILE",
         action="append",
-        help="with --shard: divide the work by the compile times in this report of HATCH_CUBIN_REPORT",
+        help="with --shard: give each job equal work, by the times in a report (see HATCH_CUBIN_REPORT)",
     )
     parser.add_argument(
         "--executor",

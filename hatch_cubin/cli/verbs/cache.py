@@ -164,9 +164,10 @@ def _merge(args: argparse.Namespace) -> Answer:
 def _mergeable_hint(folder: Path) -> str:
     inner = [str(path.parent) for pattern in ("*/entries", "*/*/entries") for path in folder.glob(pattern)]
     if inner:
-        return f"name the cache folders in this folder: {shlex.join(sorted(inner))}"
+        return f"pass the paths of the cache folders in this folder: {shlex.join(sorted(inner))}"
     return (
-        "run 'hatch-cubin cache dir' on the other machine, copy the folder that it prints, and name the copy"
+        "on the machine with the other cache, 'hatch-cubin cache dir' prints the path of the cache: "
+        "copy this folder, and pass the path of the copy"
     )
 
 

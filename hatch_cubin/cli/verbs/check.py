@@ -55,7 +55,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="spared",
         action="append",
         default=[],
-        help="kernels or modules that need not run on all GPUs, or GPU code that may be outside the bundle",
+        help=(
+            "do not report kernels or modules with matching names that do not run on all GPUs, "
+            "nor files with matching paths that have GPU code outside the bundle"
+        ),
     )
     parser.add_argument(
         "--max-size",
@@ -93,6 +96,12 @@ def run(args: argparse.Namespace) -> Answer:
         shown += sections
         problems += verdict.problems
         warnings += verdict.warnings
+    if args.wheels and not args.table and (archs := os.environ.get("HATCH_CUBIN_ARCHS")):
+        what = (
+            f"HATCH_CUBIN_ARCHS is set to {archs!r}: a build with this variable does not compile for 'archs'"
+        )
+        hint = "'hatch-cubin check --table WHEEL' compares the wheels with 'archs'"
+        warnings.append(problem("archs-replaced", what, hint=hint))
     if table is not None:
         warnings += _archs_not_shipped(args.project, verdicts)
     known = exceptable_names(checked for verdict in verdicts for checked in verdict.bundles)

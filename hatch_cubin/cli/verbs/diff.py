@@ -40,12 +40,12 @@ from ..verb_base import (
 _SHOWN = 10
 _NO_PROJECT = "name two wheels, or the project to compare the wheel with: --project DIR"
 _WORSE = {
-    "lost": "lost kernels",
-    "signatures": "kernels with other arguments",
-    "spills": "kernels with more spills",
-    "registers": "kernels with more registers",
-    "stack": "kernels with more stack",
-    "shared": "kernels with more shared memory",
+    "lost": "kernels are missing after the change",
+    "signatures": "kernels take other arguments than before",
+    "spills": "kernels use more register spills than before",
+    "registers": "kernels use more registers than before",
+    "stack": "kernels use more stack than before",
+    "shared": "kernels use more shared memory than before",
 }
 
 
@@ -154,7 +154,7 @@ def _exceeded_limits(
             more = len(passed) - _SHOWN
             shown = (*passed[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
             worse_kernels = _WORSE[limit.what]
-            what = f"{worse_kernels}: {len(passed)}, which --fail-on {limit.text} does not allow"
+            what = f"{worse_kernels}: {len(passed)}, but --fail-on {limit.text} does not allow this"
             yield problem("kernels-worse", what, where, details=shown)
 
 

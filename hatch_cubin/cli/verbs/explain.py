@@ -311,7 +311,9 @@ def _outcome(loads: Mapping[str, Any], gpu: Mapping[str, Any]) -> str:
         return (
             f"{text}, if the driver is new enough: the required driver version is known only after a compile"
         )
-    return f"{text}; needs driver {loads['needs'] or gpu['newest'] + ' at most'}"
+    if loads["needs"]:
+        return f"{text}; needs driver {loads['needs']}"
+    return f"{text}; driver {gpu['newest']} is new enough"
 
 
 def _unit_lines(units: Sequence[UnitLookup], *, verbose: bool) -> Iterator[str]:

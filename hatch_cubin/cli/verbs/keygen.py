@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> Answer:
     with streams.Lossy(sys.stderr):
         streams.print_message(
             sys.stderr,
-            f"{PREFIX}everybody who has this file can sign results, so keep the file secret: {variable}",
+            f"{PREFIX}everybody who has this file can sign results, so keep the file secret; "
+            f"builds use the key if you set {variable}",
         )
     return Answer({"file": args.file, "public_key": public}, [toml_lines.setting("trusted-keys", [public])])
 

@@ -104,7 +104,7 @@ def _write(project: Project) -> Answer:
     step = "commit this file"
     if ignored_by:
         step = f"git ignores this file ({ignored_by}): add it with 'git add --force', and commit it"
-    lines = [f"{lock_format.NAME} has {units}, compiled by NVRTC {made.builds['nvrtc']}: {step}"]
+    lines = [f"{lock_format.NAME} lists {units} to compile with NVRTC {made.builds['nvrtc']}: {step}"]
     lines += (
         f"the includes of {path} depend on the compiler's headers, so every build needs the compiler"
         for path in made.unsure

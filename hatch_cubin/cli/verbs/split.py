@@ -122,8 +122,8 @@ def _refuse_other_builds(into: Path, path: Path, labels: list[str]) -> None:
     own, mine = WHEEL_NAME.fullmatch(path.name), {f"{path.stem}-{label}.whl" for label in labels}
     there = [(each, WHEEL_NAME.fullmatch(each.name)) for each in sorted(into.glob("*.whl"))]
     what, hint = (
-        "is a variant of another build of this wheel",
-        "remove this wheel, or name another folder with --into",
+        f"is a variant of another build of {path.name}, but installers may choose this variant too",
+        "remove this variant, or name another folder with --into",
     )
     others = [
         problem("variant-of-other-build", what, Location(str(each)), hint)

@@ -289,12 +289,15 @@ def _facts(comparison: RebuildComparison) -> dict[str, Any]:
 def _summary(bundle: Bundle, comparison: RebuildComparison) -> Iterator[str]:
     counts = Counter(comparison.verdicts.values())
     units = count(len(comparison.verdicts), "unit")
-    yield f"{bundle.where}: {units} compiled again: {_same(counts['same'])}"
+    same = counts["same"]
+    have = "has" if same == 1 else "have"
+    yield f"{bundle.where}: {units} compiled again: {same} {have} exactly the same bytes"
     if unseen := counts["not looked at"]:
         where = "other wheel variants" if manifest_of(bundle).wheel_variant else "missing companion wheels"
         yield f"{bundle.where}: {count(unseen, 'unit')} in {where} not compared"
     files, same = count(len(comparison.files), "other file"), sum(comparison.files.values())
-    yield f"{bundle.where}: {files} made again: {_same(same)}"
+    have = "has" if same == 1 else "have"
+    yield f"{bundle.where}: {files} made again: {same} {have} exactly the same bytes"
 
 
 def _not_of_project(bundle: Bundle, others: Sequence[Bundle]) -> Iterator[Problem]:
@@ -303,10 +306,6 @@ def _not_of_project(bundle: Bundle, others: Sequence[Bundle]) -> Iterator[Proble
         what = f"was not compared with a rebuild, because this project builds only {bundle.place}"
         hint = "remove this bundle: the kernels of another project belong into that project's own wheel"
         yield problem("bundle-not-compared", what, Location(other.where), hint if other.wheel else None)
-
-
-def _same(number: int) -> str:
-    return f"{number} {'has' if number == 1 else 'have'} exactly the same bytes"
 
 
 def _findings(bundle: Bundle, comparison: RebuildComparison, again: _Rebuilder) -> Iterator[Problem]:

@@ -52,7 +52,10 @@ _VERSION_S = 3.0
 _REACH = (
     "check that the scheduler is running, is reachable from this machine, and does not require certificates"
 )
-_TRUST = "check that the scheduler is running, and that both certificates are valid and signed by the same CA"
+_TRUST = (
+    "check that the scheduler is running, and that the certificates of the scheduler and of this machine are "
+    "valid and signed by the same CA"
+)
 _CERTIFICATES = (
     "set the certificates in Dask's configuration, or in the variables "
     "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT"

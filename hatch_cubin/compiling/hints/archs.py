@@ -79,10 +79,12 @@ class Archs:
         path = _name(module)
         asked, others = self._good(path), sorted(self._tried[path].intersection(self._others(path)))
         pasted = _pasted(module, [str(arch) for arch in sorted([*asked, *others])])
-        where = f", in the table of {module.part_of}" if module.part_of else ""
-        if asked or others:
-            return replace(error, hint=f"the source compiles with these archs{where}:{pasted}")
-        return replace(error, hint=error.otherwise)
+        if not asked and not others:
+            return replace(error, hint=error.otherwise)
+        hint = f"the source compiles with these archs:{pasted}"
+        if module.part_of:
+            hint = f"the source compiles with these archs in the table of {module.part_of}:{pasted}"
+        return replace(error, hint=hint)
 
     def _good(self, path: str) -> list[Arch]:
         """Return the requested archs for which the source compiles."""

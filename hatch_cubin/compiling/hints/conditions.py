@@ -22,11 +22,15 @@ _COMMENTED = re.compile(r"\b__global__\b[^;{}()]*\w\s*\(")
 _TEMPLATE = re.compile(r"\btemplate\b")
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)(?:\\\n|[^\n])*", re.MULTILINE)
 MOST_EXAMPLES = 10
-_NO_SOURCE_BUT_THIS = (
+_ONLY_SOURCE = (
     "the source has only device functions: write a kernel with __global__; "
     "a project without kernels does not need hatch-cubin"
 )
-_BY_NAME = "a template is compiled only if 'instantiate' lists it"
+_ONLY_PTX_SOURCE = (
+    "the source has only device functions: write a kernel as .visible .entry; "
+    "a project without kernels does not need hatch-cubin"
+)
+_WITH_ARGUMENTS = "a template is compiled only if 'instantiate' lists the template with its arguments"
 FILLED = f", with a type or a value for each {GAP}"
 
 
@@ -41,43 +45,55 @@ def about_no_kernel(failed: FailedCompile) -> str | None:
         )
     left_out = (
         "the source has only device functions or variables: "
-        "mark its kernel with __global__, or exclude the source: "
+        "mark a function with __global__ to make it a kernel, or exclude the source: "
         f"{failed.line('exclude', [failed.path])}"
     )
     if failed.sources.keys() == {failed.path}:
-        left_out = _NO_SOURCE_BUT_THIS
+        left_out = _ONLY_PTX_SOURCE if module.source.is_ptx else _ONLY_SOURCE
     elif (call := used_elsewhere(failed)) is not None:
         left_out = call
     if module.source.is_ptx:
-        return left_out.replace("write a kernel with __global__", "write a kernel as .visible .entry")
+        return left_out
     texts = [*map(failed.text_of, (failed.path, *failed.headers))]
     unnamed = _about_templates(failed, left_out)
     written = {match[1] for text in texts for match in DEFINE.finditer(text)}
     given = DEFINED_BY_NVRTC | written | {name for name, value in module.macros if value != "0"}
     for condition in _around_kernels(module.source.text):
-        shown = f"#{condition.kind} {condition.operand}".rstrip()
-        kept = f"'{shown}' ({Location(failed.path, condition.line)})"
         lacking = condition.lacking(given)
         if lacking is None:
-            return (
-                f"the condition {kept} may hide the kernels from the compiler{_set(condition, given, failed)}"
-            )
+            return _may_hide(condition, given, failed)
         if lacking:
             pasted = failed.pasted("define", dict.fromkeys(lacking, True))
-            return f"the condition {kept} hides the kernels from the compiler:{pasted}"
+            return f"the condition {_shown(condition, failed)} hides the kernels from the compiler:{pasted}"
     return unnamed
 
 
-def _set(condition: Condition, given: AbstractSet[str], failed: FailedCompile) -> str:
-    """Return the end of a hint that says how to make a condition true, for example by setting macros."""
+def _shown(condition: Condition, failed: FailedCompile) -> str:
+    shown = f"#{condition.kind} {condition.operand}".rstrip()
+    return f"'{shown}' ({Location(failed.path, condition.line)})"
+
+
+def _may_hide(condition: Condition, given: AbstractSet[str], failed: FailedCompile) -> str:
+    """Return a hint that says how to make a condition true, for example by setting macros."""
+    shown = _shown(condition, failed)
     macros = [name for name in _NAME.findall(condition.operand) if name not in {*given, "defined"}]
     if "__CUDA_ARCH__" in condition.operand and re.search(r"\bsm_\d", condition.operand):
-        return ": __CUDA_ARCH__ is a number, so write 900 in place of sm_90"
+        return (
+            f"the condition {shown} may hide the kernels from the compiler: "
+            "__CUDA_ARCH__ is a number, so write 900 in place of sm_90"
+        )
     if "__CUDA_ARCH__" in condition.operand:
-        return ": __CUDA_ARCH__ is 900 for sm_90, so set 'archs' to archs for which the condition holds"
+        return (
+            f"the condition {shown} may hide the kernels from the compiler: "
+            "__CUDA_ARCH__ is 900 for sm_90, so set 'archs' to archs for which the condition holds"
+        )
     if not macros or "__has_include" in condition.operand:
-        return ""
-    return f": set the value in place of …:{failed.pasted('define', dict.fromkeys(macros, '…'))}"
+        return f"the condition {shown} may hide the kernels from the compiler"
+    pasted = failed.pasted("define", dict.fromkeys(macros, "…"))
+    return (
+        f"the condition {shown} may hide the kernels from the compiler: "
+        f"define the macro with a value in place of …:{pasted}"
+    )
 
 
 def _about_templates(failed: FailedCompile, left_out: str) -> str:
@@ -95,7 +111,7 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
         if own or is_for_headers:
             path = failed.module.source.path_for_globs
             table = toml_lines.source_table(failed.module.source_table_header, path, instantiate=entries)
-            return f"{_BY_NAME}{filled}; for example:{table}"
+            return f"a template is compiled only if 'instantiate' lists it{filled}; for example:{table}"
         return left_out
     return _about_text(failed, texts, left_out)
 
@@ -110,9 +126,9 @@ def _about_text(failed: FailedCompile, texts: Mapping[str, str], left_out: str) 
     if _GLOBAL.search(
         without_comments(failed.text_of(failed.path))
     ):  # The source contains `__global__`, but in a macro or inside a condition.
-        return f"{_BY_NAME} with its arguments"
+        return _WITH_ARGUMENTS
     if failed.config.header_packages or any(map(may_have_kernel, (*texts.values(), *macros))):
-        return f"{_BY_NAME} with its arguments; {left_out}"
+        return f"{_WITH_ARGUMENTS}; if there is no kernel template, {left_out}"
     return left_out
 
 
@@ -124,16 +140,19 @@ def _about_global(failed: FailedCompile, left_out: str) -> str:
     if match is None:
         return left_out
     line = text.count("\n", 0, match.start()) + 1
-    what = f"the __global__ in {Location(failed.path, line)}"
+    place = Location(failed.path, line)
     if match.re is _COMMENTED:
-        return f"{what} is in a comment; {left_out}"
+        return f"the __global__ in {place} is in a comment; {left_out}"
     before, stripped = ("".join(each.splitlines()[line - 2 : line - 1]) for each in (text, code))
     if before.endswith("\\") and not stripped.endswith("\\"):
-        return f"{what} is in a comment, because the comment in the line before ends with a backslash"
+        return (
+            f"the __global__ in {place} is in a comment, "
+            "because the comment in the line before ends with a backslash"
+        )
     for macro in _MACRO.finditer(code):
         if macro.start() < match.start() < macro.end() and len(re.findall(rf"\b{macro[1]}\b", code)) == 1:
-            return f"{what} is in the macro {macro[1]}, which the source does not use"
-    return f"{what} does not define a kernel that the compiler reads"
+            return f"the __global__ in {place} is in the macro {macro[1]}, which the source does not use"
+    return f"the compiler does not find the definition of a kernel after the __global__ in {place}"
 
 
 def certain_kernels(path: str, text: str) -> set[str]:

@@ -137,12 +137,15 @@ class FailedCompile:
                 yield index, rule
 
     def silencing(self, number: int) -> str:
-        """Return the end of a hint: how to silence the compiler warning *number* for the source."""
+        """Return a hint that silences the compiler warning *number* for the source."""
         if self.module.front:
-            return f' add "--diag-suppress={number}" to the options of the call'
+            return (
+                f'to silence this warning, add "--diag-suppress={number}" '
+                f"to the options in the call of {self.module.front}"
+            )
         there = self.module.options.get("diag_suppress", ())
         numbers = [*(there if isinstance(there, (list, tuple)) else [there]), number]
-        return self.pasted("options", {"diag-suppress": numbers})
+        return f"to silence this warning:{self.pasted('options', {'diag-suppress': numbers})}"
 
     def _of_rules(self, key: str) -> set[str]:
         """Return the macros or options that [[source]] tables set for this source."""

@@ -56,8 +56,9 @@ _WITHOUT_WHEEL = {
     "pycuda-complex.hpp": "this header of PyCUDA has no wheel: use <cuda/std/complex>",
 }
 _PRODUCED = (
-    "a text that a producer returns is not a file: put this text into the texts that need it, "
-    "or write it to a file of the project"
+    "a producer returns this header as a text, but sources can include only files: "
+    "let the producer put the header's text into each source that needs it, "
+    "or write the header to a file of the project"
 )
 _ABSOLUTE = (
     "an absolute path is right on one machine only: copy the header into the project, and include its path "
@@ -257,7 +258,7 @@ def _about_toolkit(name: str, failed: FailedCompile) -> str:
             "if a newer release has this header, set 'toolkit' to that release"
         )
     if wanted is None:
-        return f'to install the toolkit headers with the compiler: toolkit = "{version}"'
+        return f'a build installs all headers of CUDA only if the table has this line: toolkit = "{version}"'
     return (
         f"a build with isolation installs the headers of CUDA {wanted}; "
         "without isolation, install the headers yourself"

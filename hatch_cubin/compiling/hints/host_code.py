@@ -18,7 +18,10 @@ APART = (
     "move the kernels into a separate file, or put the host code between #ifndef __CUDACC_RTC__ and #endif"
 )
 _ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {APART}"
-_ONLY_HOSTS = f"only host code can do this: remove it from the kernels; if it is in a host function, {APART}"
+_ONLY_HOSTS = (
+    "only host code can contain this line: remove the line from the kernels; "
+    f"or, if the line is in a host function, {APART}"
+)
 _OF_TOOLKIT = re.compile(
     r"<(?:nvrtc|cuda)\b"
     # Matches headers of the CUDA toolkit. Those for device code compile without an extra option.

@@ -170,8 +170,8 @@ def about_missing(failed: FailedCompile) -> str | None:
     only = next((kernel for kernel in found if kernel.base not in defined), None)
     if only is None and failed.module.has_tile_code:
         return (
-            "if the kernel is a tile kernel in a header or a macro, declare the kernel with __tile_global__ "
-            f"in {failed.path}, so that hatch-cubin finds the module for this entry"
+            "hatch-cubin does not search headers and macros for tile kernels: "
+            f"if the kernel is a tile kernel, declare it with __tile_global__ in {failed.path}"
         )
     return only and f"'{only.name}' ({only.where}) is only declared: define it, or include its definition"
 

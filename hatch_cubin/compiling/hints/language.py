@@ -30,8 +30,9 @@ _POINTER = "pass a pointer to device memory to the kernel"
 # Maps patterns to hints. Each pattern matches a compiler's message and the line of code.
 _MESSAGES = {
     r"too much shared data": (
-        "arrays of a fixed size can take 48 KiB: use one whose size the launch sets (extern __shared__), "
-        "and for more than 48 KiB set the kernel's attribute MAX_DYNAMIC_SHARED_SIZE_BYTES"
+        "__shared__ arrays with fixed sizes have at most 48 KiB: for more, declare an array without a size "
+        "(extern __shared__), set the kernel's attribute MAX_DYNAMIC_SHARED_SIZE_BYTES, and pass the size to "
+        "the launch"
     ),
     r"too much global constant data|Formal parameter space overflowed": _POINTER,
     r"without '\.sync' is not supported": (
@@ -80,7 +81,6 @@ TOOLKITS = {
     "9.4": "13.4",
     "9.5": "13.5",
 }
-_MAKE_PTX_AGAIN = "make the PTX again with a compiler of this release or of an older one"
 _ENTRY = re.compile(r"Entry function '([^']+)'")
 _DIRECTIVES = ("include", "define", "ifdef", "ifndef", "elif", "else", "endif", "undef", "pragma", "error")
 _REFERENCE = re.compile(r"(texture|surface) is not a template")
@@ -128,8 +128,14 @@ def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
 def _about_ptx(version: str) -> str:
     """Return a hint for a PTX source whose version is newer than the toolkit."""
     if (release := TOOLKITS.get(version)) is None:
-        return f"no release of CUDA that this hatch-cubin knows reads this PTX: {_MAKE_PTX_AGAIN}"
-    return f'{_MAKE_PTX_AGAIN}, or write toolkit = "{release}"'
+        return (
+            f"this version of hatch-cubin knows no release of CUDA that can read PTX {version}: "
+            "make the PTX again with the compiler of this toolkit, or with an older compiler"
+        )
+    return (
+        "make the PTX again with the compiler of this toolkit, or with an older compiler, "
+        f'or write toolkit = "{release}"'
+    )
 
 
 def _about_syntax(error: Diagnostic) -> str | None:

@@ -96,7 +96,10 @@ def statements(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
         or _FUNCTION_OR_TYPE.search(text)
     ):
         return None
-    hint = 'a source has whole kernels: extern "C" __global__ void k(float *x, int n) { … }'
+    hint = (
+        "a source must contain whole kernels, and not only the statements of a kernel: "
+        'extern "C" __global__ void k(float *x, int n) { … }'
+    )
     return replace(found[0], hint=hint).followed_by(len(found) - 1), []
 
 

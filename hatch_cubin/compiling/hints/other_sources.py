@@ -60,7 +60,7 @@ def _function_called_elsewhere(text: str, failed: FailedCompile) -> str | None:
             for path, other in _others(failed):
                 is_called = re.search(rf"\b{name}\s*\(", without_comments(other))
                 if is_called and definition(name, Source(path, other)) is None:
-                    return _needed_by(path, f"calls {name!r}", failed)
+                    return _needed_by(path, f"{path} calls {name!r}", failed)
     return None
 
 
@@ -72,8 +72,11 @@ def _variable_declared_elsewhere(text: str, failed: FailedCompile) -> str | None
         path = None if own is None else _declared_in(name, failed)
         if own is not None and path is not None:
             if own.why_private is not None:
-                return f"{path} declares {name!r}, but {_in_a_header(own)}"
-            return _needed_by(path, f"declares {name!r}", failed)
+                return (
+                    f"{path} declares {name!r}, but cannot use the definition in {own.where}: "
+                    "move the definition into a header"
+                )
+            return _needed_by(path, f"{path} declares {name!r}", failed)
     return None
 
 
@@ -126,17 +129,20 @@ def _defined_elsewhere(symbol: str, failed: FailedCompile) -> Definition | None:
     return next(filter(None, found), None)
 
 
-def _needed_by(path: str, what: str, failed: FailedCompile) -> str:
-    """Return a hint to link the failed source, which has no kernels, with the source at *path*."""
+def _needed_by(path: str, reason: str, failed: FailedCompile) -> str:
+    """Return a hint to link the failed source, which has no kernels, with the source at *path*.
+
+    *reason* says that the source at *path* needs the failed source.
+    """
     modules = failed.config.module
     module = next(
         (each for each in modules if any(glob_regex(glob).fullmatch(path) for glob in each.sources)), None
     )
     if module is not None:
         sources = setting_line("sources", [*module.sources, failed.path])
-        return f"{path} {what}, so add this source to the module {module.name!r}:\n    {sources}"
+        return f"{reason}: add {failed.path} to the sources of the module {module.name!r}:\n    {sources}"
     table = _linked(PurePosixPath(path).stem, [path, failed.path], failed)
-    return f"{path} {what}: link both sources with this table:{table}"
+    return f"{reason}: link {path} and {failed.path} with this table:{table}"
 
 
 def _linked(name: str, sources: Sequence[str], failed: FailedCompile) -> str:

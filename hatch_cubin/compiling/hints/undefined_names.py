@@ -147,10 +147,10 @@ _QUALIFIER = re.compile(r"\b__\w+__\b")
 _NEARLY = 0.8  # the minimum similarity between a misspelled name and the correct name
 # For each namespace that has a header for each name, or that NVRTC does not compile: a hint.
 _OF_MANY_HEADERS = {
-    "cub": "include the header of this name, such as <cub/block/block_reduce.cuh>",
-    "cuda": "include the header of this name, such as <cuda/std/atomic>",
-    "cute": "include the header of this name, such as <cute/tensor.hpp>",
-    "cutlass": "include the header of this name, such as <cutlass/numeric_types.h>",
+    "cub": "include the header that declares this name, such as <cub/block/block_reduce.cuh> for BlockReduce",
+    "cuda": "include the header that declares this name, such as <cuda/std/atomic> for cuda::std::atomic",
+    "cute": "include the header that declares this name, such as <cute/tensor.hpp> for cute::Tensor",
+    "cutlass": "include the header that declares this name, such as <cutlass/numeric_types.h> for half_t",
     "thrust": "NVRTC does not compile Thrust: use <cuda/std/…> and <cub/block/…> for device code",
 }
 _NAMESPACES = {"cooperative_groups": "cooperative_groups.h", "nvcuda": "mma.h"}
@@ -254,9 +254,15 @@ def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     pasted = failed.pasted("define", dict.fromkeys(macros.values(), "…"))
     hint = f"if this name is a macro, replace … by its value:{pasted}"
     if defined := {name: values[name] for name in macros.values() if name in values}:
-        or_define = f', or return {{"text": …, "define": {json.dumps(defined)}}} for this name'
-        hint = "the values in the name of a source are not macros: write them into the text"
-        hint += or_define if RESERVED.isdisjoint(defined) else ""
+        hint = (
+            "a value in the name of a source does not define a macro: "
+            "let the producer write the value into the text"
+        )
+        if RESERVED.isdisjoint(defined):
+            hint = (
+                "a value in the name of a source does not define a macro: let the producer write the value "
+                f'into the text, or return {{"text": …, "define": {json.dumps(defined)}}} instead of a text'
+            )
     types = {name for text in _texts(failed) for name in _TYPE.findall(text)}
     if (name := next(iter(macros.values()))) in types:
         hint = f"{name} is a type: write its namespace before the name, or declare the type before this line"

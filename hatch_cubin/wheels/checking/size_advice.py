@@ -137,7 +137,8 @@ def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remed
             moved |= places
         most = max(total - sum(moved.values()), *sizes)
         what = (
-            f"'hatch-cubin split' into {len(sizes) + 1} wheels (with a higher max-size for the whole wheel)"
+            f"dividing the wheel into {len(sizes) + 1} wheels with 'hatch-cubin split' "
+            "(first build the wheel with a higher max-size)"
         )
         yield Remedy(what, total - most)
 

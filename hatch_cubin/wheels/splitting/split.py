@@ -91,7 +91,7 @@ def check_splittable(opened: OpenedWheel) -> SplittableWheel:
     # another version.
     if bundle.read(loader_files.CORE) != loader_files.read(loader_files.CORE):
         hint = f"split the wheel with the version that built it: {' '.join(manifest.generator)}"
-        what = f"is not the loader of hatch-cubin {__version__}, which therefore cannot split the wheel"
+        what = f"is the loader of another version, so hatch-cubin {__version__} cannot split the wheel"
         raise BundleError(problem("not-splittable", what, bundle.at(loader_files.CORE), hint))
     bill = sbom_of(opened, bundle)
     if problems := [*record_problems(wheel), *(sbom_problems(opened) if bill else ())]:

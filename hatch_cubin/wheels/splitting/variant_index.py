@@ -40,7 +40,7 @@ def index_problems(opened: OpenedWheel) -> Iterator[Problem]:
             what = (
                 f"is not listed in {index.name}, so installers choose another wheel for the GPUs of {label}"
             )
-            hint = "let 'hatch-cubin split' write the variants of all wheels of a version into one folder"
+            hint = "run 'hatch-cubin split' for all wheels of this version with the same folder as --into"
             yield problem("wrong-variant-index", what, Location(opened.path), hint)
 
 

@@ -208,7 +208,8 @@ def test_a_failed_recorded_call_has_no_hint_to_write_options(project: Project) -
     error: Any = refusal(Exception, pipeline.build, project)
     (hint,) = {each.hint for each in error.problems}
     assert hint == (
-        "the library reports this error at run time too: correct the text, or the options of its call"
+        "correct the source text, or the options of the call that compiles the text: "
+        "the call fails at run time too"
     )
 
 

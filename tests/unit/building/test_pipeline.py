@@ -599,6 +599,11 @@ def test_misses_can_be_forbidden(tmp_path: Path, compiler: str) -> None:
     assert "'hatch-cubin explain demo/b.cu --archs sm_75,sm_90'" in str(
         refusal(MissError, build, tmp_path, files, **replaced)
     )
+    empty = {"HATCH_CUBIN_REQUIRE_HITS": "1", "HATCH_CUBIN_CACHE_DIR": "elsewhere"}
+    hints = [each.hint or "" for each in refusal(MissError, build, tmp_path, files, **empty).problems]
+    assert [hint.partition(" is empty: run 'hatch-cubin bake' first, or ")[0] for hint in hints] == [
+        f"the cache {tmp_path / 'elsewhere'}"
+    ] * 2
     filled = build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="0")
     assert build(tmp_path, files, HATCH_CUBIN_REQUIRE_HITS="1") == filled
 

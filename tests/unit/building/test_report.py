@@ -178,7 +178,7 @@ def test_a_report_into_a_pipe_that_nobody_reads_is_a_warning(tmp_path: Path) -> 
     a_pipe(tmp_path / "report.json")
     front = Front(tmp_path, HATCH_CUBIN_REPORT=str(tmp_path / "report.json"))
     write_report(front.project, results())
-    what = "cannot be written: it is a pipe that no process reads"
+    what = "cannot be written: the file is a pipe, and no process reads from this file"
     assert front.warned == [f"HATCH_CUBIN_REPORT: {tmp_path}/report.json {what}"]
 
 

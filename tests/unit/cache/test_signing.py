@@ -33,7 +33,7 @@ from tests.special_files import a_pipe
 OWN, OTHER = Signer(bytes([1]) * 32), Signer(bytes([2]) * 32)
 PRIVATE = ed25519_keys.write(ed25519_keys.PRIVATE, bytes([1]) * 32)
 HINT = (
-    "\n  hint: set the variable to a key, or to '@' and the path of a file that "
+    "\n  hint: set HATCH_CUBIN_SIGNING_KEY to a private key, or to '@' and the path of a file that "
     "'hatch-cubin keygen' has written"
 )
 DATA = b"a record\n{}\n"
@@ -313,7 +313,7 @@ def test_keys_that_are_trusted_and_cannot_be_checked_are_an_error(monkeypatch: p
     with pytest.raises(SignatureError) as caught:
         signing_of(project()[0])
     assert found(caught.value) == [("cryptography-unusable", "")]
-    assert str(caught.value) == MISSING.format("the package is not installed here")
+    assert str(caught.value) == MISSING.format("'cryptography' is not installed")
     assert signing_of(project(trusted="")[0]) == (None, None)
 
 

@@ -227,6 +227,7 @@ def test_programs_get_wrong_usage_too(
         ("keygen --out k.txt", "give only the name of the file: hatch-cubin keygen FILE"),
         ("plan --jobs 2", "--jobs is an option of 'bake'"),
         ("plan -j 2", "--jobs is an option of 'bake'"),
+        ("bake --tabel", "--table is an option of 'check'"),
         ("bake -o dist", "--into is an option of 'unpack', 'split', 'bundle'"),
         ("plan .", "--project DIR chooses a project"),
         ("bake k.cu", "--only GLOB chooses sources, and --project DIR chooses a project"),

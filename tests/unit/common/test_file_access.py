@@ -58,7 +58,7 @@ def test_a_file_is_written_and_anew_what_was_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("put", [a_pipe, a_link_to_a_pipe, a_socket])
 def test_what_nobody_reads_is_not_waited_for(tmp_path: Path, put: Callable[[Path], None]) -> None:
     put(tmp_path / "it")
-    with pytest.raises(OSError, match=rf"it {KINDS[put]} that no process reads"):
+    with pytest.raises(OSError, match=rf"the file {KINDS[put]}, and no process reads from this file"):
         file_access.write(tmp_path / "it", "text")
 
 

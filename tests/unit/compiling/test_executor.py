@@ -498,8 +498,8 @@ def test_a_result_that_shows_one_is_refused_with_what_would_help(
     result = compiled(monkeypatch, shows, NAME, *OPTIONS)
     assert (result["ok"], result["output"], result["ptx"]) == (False, b"", b"")
     assert result["log"] == (
-        "fatal: to keep the names of folders out of the code, the compile needs 101 open files, "
-        "which is more than the limit: "
+        "fatal: the compile needs 101 open files, which is more than the limit, "
+        "because hatch-cubin opens each folder to keep the folder's name out of the compiled code: "
         "use 'ulimit -n 1024', or '--ulimit nofile=1024' for containers"
     )
 

@@ -192,7 +192,7 @@ OTHER_KERNEL = "__global__ void k(int *p) { *p = 2; }\n"
         ),
         (
             {"k.cuh": f"static {ONE_KERNEL}", "a.cu": '#include "k.cuh"\n', "b.cu": '#include "k.cuh"\n'},
-            "by a header that several sources include (probably)",
+            "probably by a header that several sources include",
         ),
     ],
 )
@@ -257,8 +257,8 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines 'f(int)' (_Z1fi), which demo/namespace_a.cu needs\n"
             "  demo/namespace_b.cu has 'q::f(int)' (_ZN1q1fEi)\n"
-            "  demo/namespace_b.cu:2 has a definition, perhaps in another scope or with other parameters: "
-            "__device__ int f(int a)\n"
+            "  demo/namespace_b.cu:2 has a definition of this name, "
+            "perhaps in another scope or with other parameters: __device__ int f(int a)\n"
             "  while linking MODULE for sm_90"
         ),
         "  demo/namespace_b.cu has 'q::f(int)' (_ZN1q1fEi)\n",
@@ -267,7 +267,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         {"a": USER, "b": f"static {ADD}__device__ int g(int a) {{ return f(a); }}\n"},
         (
             "nothing defines 'f(int)' (_Z1fi), which demo/static_a.cu needs\n"
-            "  demo/static_b.cu:1 has a definition that is static, so other sources cannot use it: "
+            "  the definition in demo/static_b.cu:1 is static, so other sources cannot use the definition: "
             "static __device__ int f(int a)\n"
             "  while linking MODULE for sm_90"
         ),
@@ -278,8 +278,8 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         (
             "nothing defines 'f(int)' (_Z1fi), which demo/signature_a.cu needs\n"
             "  demo/signature_b.cu has 'f(float)' (_Z1ff)\n"
-            "  demo/signature_b.cu:1 has a definition, perhaps in another scope or with other parameters: "
-            "__device__ float f(float a)\n"
+            "  demo/signature_b.cu:1 has a definition of this name, "
+            "perhaps in another scope or with other parameters: __device__ float f(float a)\n"
             "  while linking MODULE for sm_90"
         ),
         "  demo/signature_b.cu has 'f(float)' (_Z1ff)\n",
@@ -370,7 +370,7 @@ def test_what_stands_on_its_namespaces_line_is_nearly_what_is_missing(tmp_path: 
     files = {"a.cu": USER, "b.cu": f"namespace inner {{ {ADD.strip()} }}\n"}
     (told,) = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode=mode))
     assert (
-        "demo/b.cu:1 has a definition, perhaps in another scope or with other parameters: "
+        "demo/b.cu:1 has a definition of this name, perhaps in another scope or with other parameters: "
         "__device__ int f(int a)\n"
     ) in told
 
@@ -424,7 +424,7 @@ def test_a_variants_macro_that_a_source_defines_again_is_told(tmp_path: Path) ->
     files = {"a.cu": f"#define N 5\n{USER}", "b.cu": ADD}
     found = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode="rdc") + "variants = { N = [1, 2] }\n")
     assert found[0].startswith(
-        "demo/a.cu:1: N is defined again in the source, so all its variants would be equal\n"
+        "demo/a.cu:1: the source defines the macro N again, so all variants of the source would be equal\n"
     )
 
 
@@ -432,7 +432,7 @@ def test_an_arch_that_a_source_cannot_be_compiled_for_is_told_for_its_module(tmp
     body = 'asm volatile("tcgen05.fence::before_thread_sync;"); return a; }\n'
     files = {"a.cu": USER, "b.cu": "__device__ int f(int a) { " + body}
     found = failure(tmp_path, files, module("m", "a.cu", "b.cu", mode="rdc", archs=["sm_90", "sm_100a"]))
-    assert 'the source compiles with these archs, in the table of m:\n    archs = ["sm_100a"]' in found[0]
+    assert 'the source compiles with these archs in the table of m:\n    archs = ["sm_100a"]' in found[0]
 
 
 def test_macros_that_change_one_source_of_a_module_are_no_vain_variants(tmp_path: Path) -> None:
@@ -593,8 +593,8 @@ V_PTX = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .align 
 @pytest.mark.parametrize(
     ("mode", "told"),
     [
-        ("rdc", "these inputs declare the size of 'v' differently: demo/a.cu:1, demo/h.ptx:4"),
-        ("lto", "these inputs declare the size of 'v' differently: demo/a.cu:1, demo/h.ptx:4"),
+        ("rdc", "these inputs do not declare the same size of 'v': demo/a.cu:1, demo/h.ptx:4"),
+        ("lto", "these inputs do not declare the same size of 'v': demo/a.cu:1, demo/h.ptx:4"),
     ],
 )
 def test_what_only_the_linker_sees_is_told_with_the_inputs_that_it_can_be(
@@ -622,7 +622,7 @@ def fatbin(cubin: bytes, arch: int) -> bytes:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (SIZED, "these inputs declare the size of 'v' differently: demo/a.cu:1, lib/v.fatbin"),
+        (SIZED, "these inputs do not declare the same size of 'v': demo/a.cu:1, lib/v.fatbin"),
         (
             "__device__ int v[4];\n" + K.format("v[*p]"),
             "'v' is defined more than once, by demo/a.cu:1 and by lib/v.fatbin",
@@ -651,10 +651,10 @@ def test_a_symbol_that_no_source_names_is_told_with_its_inputs(tmp_path: Path) -
     )
     log = "error   : Size doesn't match for '_Z1fi' in 'x', first specified in 'x'"
     assert told_of(found, Result(0, ok=False, log=log)) == [
-        "these inputs declare the size of 'f(int)' (_Z1fi) differently: demo/a.cu:1, demo/b.cu:1"
+        "these inputs do not declare the same size of 'f(int)' (_Z1fi): demo/a.cu:1, demo/b.cu:1"
     ]
     assert told_of(found, Result(0, ok=False, log=log.replace("_Z1fi", "k"))) == [
-        "these inputs declare the size of 'k' differently: demo/a.cu:1"
+        "these inputs do not declare the same size of 'k': demo/a.cu:1"
     ]
     assert linking._place(found.ready[0], "nowhere", "demo/a.cu") == "demo/a.cu"
 
@@ -731,7 +731,7 @@ def test_whatever_the_linker_says_is_told(tmp_path: Path) -> None:
         "an input of this link contains LTO-IR of a newer compiler, or for a newer arch"
     ]
     assert failed("error: Multiple definition of 'nowhere'") == [
-        "'nowhere' is defined more than once, by a header that several sources include (probably)"
+        "'nowhere' is defined more than once, probably by a header that several sources include"
     ]
     assert failed("error: Undefined reference to 'nowhere' in 'x'") == ["nothing defines 'nowhere'"]
     assert told_of(found, Result(0, ok=True, output=b"no cubin")) == ["the linker's result is not a cubin"]

@@ -148,7 +148,10 @@ def test_an_absolute_folder_of_the_project_is_shown_as_it_may_be_written(tmp_pat
         ("define = { N = 4 }", "write the macros in 'options', as in the call: \"-DN=4\""),
         (
             "variants = { N = [4, 5] }",
-            "a table is for one call: for more calls, return a text for each call from a producer",
+            (
+                "remove 'variants', because this table describes only one call; "
+                "to describe several calls, let a producer return one text for each of the calls"
+            ),
         ),
         ('name = "k"', "remove 'name': the library finds the module by the text and the options of its call"),
     ],

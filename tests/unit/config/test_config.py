@@ -12,7 +12,7 @@ import pytest
 
 from hatch_cubin import __version__
 from hatch_cubin.common import ed25519_keys
-from hatch_cubin.config import table_location, toml_positions
+from hatch_cubin.config import nvidia_wheels, suggestions, table_location, toml_positions
 from hatch_cubin.config.compiler_flags import INSPECT, REGISTERS
 from hatch_cubin.config.config import (
     Config,
@@ -48,8 +48,9 @@ COPY_HEADERS = (
     "put the headers into a folder of the project, for example as a git submodule, and list this folder in "
     "'include-dirs'"
 )
-LEAVE_ARCHS = "without 'archs', a build compiles for 'all-major': leave it out"
-AUTOMATIC = "without 'jobs', each core compiles at the same time: leave it out"
+LEAVE_ARCHS = "remove 'archs': without this key, a build compiles for 'all-major'"
+AUTOMATIC = "remove 'jobs': without this key, a build compiles on all cores of the processor"
+LINE = "(pyproject.toml:9)"
 UNKNOWN = f"must be a CUDA version that hatch-cubin {__version__} knows, not"
 NOT_REPLACED = "begins with a variable, but variables inside values are not replaced"
 OUTSIDE = "must be a relative path inside the project"
@@ -512,7 +513,7 @@ def test_a_product_that_is_not_in_an_array_is_shown_in_one() -> None:
         ("options = { Xptxas = [1] }", ALL_OPTIONS),
         (
             "toolkit = ''",
-            "without 'toolkit', a build uses the installed NVRTC, or else the newest CUDA: leave it out",
+            "remove 'toolkit': without this key, a build uses the installed NVRTC, or else the newest CUDA",
         ),
     ],
 )
@@ -636,7 +637,7 @@ def test_a_hint_has_no_value_that_is_refused_itself() -> None:
 def test_a_limit_that_is_none_is_left_out(key: str, value: str) -> None:
     (problem,) = problems(f"{key} = {value}")
     assert problem.hint is not None
-    assert problem.hint.endswith("leave it out")
+    assert problem.hint.startswith("remove ")
 
 
 @pytest.mark.parametrize(
@@ -709,6 +710,27 @@ def test_the_cuda_of_the_environment_decides_which_wheels_are_right() -> None:
     assert read_config(table, {"HATCH_CUBIN_TOOLKIT": "12.9"}).header_packages == ("nvidia-curand-cu12",)
 
 
+@pytest.mark.parametrize("entry", ["-lcublas", "-L/opt/lib", "cufft", "lib/libcurand.so.10", "libfoo.so"])
+def test_a_library_of_the_host_cannot_be_linked(entry: str) -> None:
+    assert suggestions.link(entry, 13) == nvidia_wheels.HOST_LIBRARY
+    assert suggestions.link("libcusolverdx.a", 13) is None
+
+
+def test_a_flag_for_a_library_is_refused_with_what_can_be_linked() -> None:
+    module = f"{MODULE}\nname = 'm'\nsources = ['a.cu']\nmode = 'rdc'\n"
+    (problem,) = problems(f"{module}link = ['-lcublas']")
+    assert problem.hint == nvidia_wheels.HOST_LIBRARY
+
+
+@pytest.mark.parametrize("address", ["my-bucket/cubins", "s3.example.org/x", "localhost:8080", "bucket"])
+def test_an_address_without_a_scheme_gets_one(address: str) -> None:
+    (in_table,) = problems(f"remote-cache = '{address}'")
+    (in_variable,) = problems("", {"HATCH_CUBIN_REMOTE": address})
+    assert in_table.hint == in_variable.hint == suggestions._SCHEMES
+    assert read_config(f"remote-cache = 'https://{address}'").remote_cache
+    assert problems("remote-cache = 'ftp://x'")[0].hint is None
+
+
 @pytest.mark.parametrize(
     "entry", ["-lcudadevrt", "cudadevrt:libcudadevrt.a", "nvidia-cuda-runtime", "C:\\lib\\x64\\cudadevrt.lib"]
 )
@@ -754,7 +776,9 @@ def test_a_key_of_the_table_whose_header_is_not_written_is_sent_below_a_new_one(
         parse_config({"source": [{"path": "a.cu", "jobs": 4}]}, place, {})
     (problem,) = caught.value.problems
     own = "[tool.hatch-cubin]"
-    assert problem.hint == f"it is an option of {own}: move it out of {header}, below a new header {own}"
+    assert (
+        problem.hint == f"it is an option of {own}: move the line out of {header}, below a new header {own}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -793,31 +817,34 @@ def test_a_second_macro_that_cannot_be_defined_has_no_line() -> None:
         ("link = []", f"it is an option of {MODULE}"),
         (f"{SOURCE}\npath = 'a.cu'\nmode = 'rdc'", f"it is an option of {MODULE}"),
         (f"{SOURCE}\npath = 'a.cu'\nsources = ['a.cu']", "did you mean 'path'?"),
-        ("options = { define = {} }", f"it is an option of {HOOK}: write it outside of its 'options'"),
+        ("options = { define = {} }", f"it is an option of {HOOK}: write it outside of the table 'options'"),
         (
             f"[{HOOK[1:-1]}.options]\nheader_packages = []",
-            f"'header-packages' is an option of {HOOK}: write it above the header of its 'options'",
+            f"'header-packages' is an option of {HOOK}: write it above the header of the table 'options'",
         ),
         ("options = { instantiate = [] }", f"it is an option of {SOURCE}"),
         (
             f"{SOURCE}\npath = 'a.cu'\n[{HOOK[1:-1]}.source.options]\narchs = []",
-            f"it is an option of {SOURCE}: write it above the header of its 'options'",
+            f"it is an option of {SOURCE}: write it above the header of the table 'options'",
         ),
-        ("maxrregcount = 64", "'max-register-count' is an option of the compiler: write it in 'options'"),
+        (
+            "maxrregcount = 64",
+            "'max-register-count' is an option of the compiler: write the option in the table 'options'",
+        ),
         ("architectures = []", "did you mean 'archs'?"),
         ("gpu = 'H100'", "did you mean 'archs'?"),
         ("instantiate = ['f<int>']", f"it is an option of {SOURCE}"),
         ("variants = { N = [1] }", f"it is an option of {SOURCE}"),
         (
             f"{SOURCE}\npath = 'a.cu'\njobs = 4",
-            f"it is an option of {HOOK}: move it from {SOURCE} to the lines below {HOOK} (pyproject.toml:9)",
+            f"it is an option of {HOOK}: move the line from {SOURCE} to the lines below {HOOK} {LINE}",
         ),
         (
             f"{MODULE}\nname = 'm'\nmode = 'rdc'\nsources = ['a.cu']\ncache-size = '2 GB'",
-            f"it is an option of {HOOK}: move it from {MODULE} to the lines below {HOOK} (pyproject.toml:9)",
+            f"it is an option of {HOOK}: move the line from {MODULE} to the lines below {HOOK} {LINE}",
         ),
         *(
-            (f"{key} = true", "it is an option of the compiler: write it in 'options'")
+            (f"{key} = true", "it is an option of the compiler: write the option in the table 'options'")
             for key in ("lineinfo", "use-fast-math")
         ),
     ],
@@ -948,7 +975,7 @@ def test_a_header_package_is_a_name_and_perhaps_its_versions(name: str) -> None:
 
 def test_a_marker_is_not_a_part_of_a_requirement_of_the_table() -> None:
     said = only_message("header-packages = ['a; python_version > \"3\"']")
-    assert said.endswith(", without a marker after ';'")
+    assert said.endswith(": remove the marker, which begins with ';'")
 
 
 @pytest.mark.parametrize(
@@ -1020,7 +1047,7 @@ def test_signatures_that_are_required_need_keys_that_count() -> None:
         "  hint: 'hatch-cubin keygen FILE' makes a key, and prints the line for pyproject.toml"
     )
     (problem,) = problems('archs = ["sm_90"]', {**environ, "HATCH_CUBIN_SIGNING_KEY": "@key"})
-    assert "unset HATCH_CUBIN_REQUIRE_SIGNED for one build" in str(problem.hint)
+    assert "build once without HATCH_CUBIN_REQUIRE_SIGNED" in str(problem.hint)
 
 
 @pytest.mark.parametrize("name", ["__CUDA", "BLOCK", "TYPE", "DEBUG", "f(a, b)", "f()", "log(...)"])
@@ -1234,7 +1261,7 @@ def test_a_bad_variable_is_shown_as_it_may_be_meant(variable: str, value: str, m
 
 def test_no_limit_is_set_by_no_variable() -> None:
     (found,) = problems("", {"HATCH_CUBIN_TIMEOUT": "0"})
-    assert found.hint == "without HATCH_CUBIN_TIMEOUT, a unit may take 30 minutes: do not set it"
+    assert found.hint == ("unset HATCH_CUBIN_TIMEOUT: without this variable, a unit may take 30 minutes")
 
 
 @pytest.mark.parametrize(
@@ -1257,7 +1284,9 @@ def test_what_nobody_can_guess_or_what_may_be_secret_is_not_shown(variable: str,
 
 def test_a_variable_that_asks_for_what_is_so_without_it_is_told_so() -> None:
     (found,) = problems("", {"HATCH_CUBIN_JOBS": "all"})
-    assert found.hint == ("without HATCH_CUBIN_JOBS, each core compiles at the same time: do not set it")
+    assert found.hint == (
+        "unset HATCH_CUBIN_JOBS: without this variable, a build compiles on all cores of the processor"
+    )
 
 
 def test_a_bad_table_and_a_bad_variable_are_reported_together() -> None:
@@ -1473,7 +1502,7 @@ def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
 @pytest.mark.parametrize("name", ["__CUDACC__", "__cpp_concepts", "__LINE__", "__global__"])
 def test_what_nvrtc_defines_itself_is_no_macro_of_the_table(key: str, name: str) -> None:
     (found,) = problems(key.format(name))
-    assert f"{name} cannot be a macro: NVRTC itself defines it" in found.what
+    assert f"{name} cannot be a macro, because NVRTC itself defines this macro" in found.what
 
 
 def test_a_compiler_that_nvrtc_is_not_cannot_be_claimed() -> None:

@@ -41,7 +41,10 @@ def test_a_product_stands_for_each_combination_of_its_values() -> None:
 
 
 BRACES = "has braces that are not around a placeholder's name, as in {N}:"
-CXX = 'put braces of C++ into a value, as in S = ["Shape{1}"]'
+CXX = (
+    "braces in 'kernel' mark placeholders: if C++ needs braces, write them in the value of a "
+    'placeholder, as in S = ["Shape{1}"]'
+)
 VALUES = 'must be an array of at least one value, or a range such as "0..31", not'
 
 

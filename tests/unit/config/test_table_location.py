@@ -230,7 +230,7 @@ def test_of_two_tables_one_is_kept(
 def test_a_header_for_pyproject_toml_hides_more_in_hatch_toml(tmp_path: Path) -> None:
     error = refused(tmp_path, HATCHLING + HOOK, HOOK)
     assert found(error) == [("two-tables", "hatch.toml:1")]
-    assert "a table [build.hooks.cubin] in hatch.toml would replace all of [tool.hatch.build]" in (
+    assert "because [build] in hatch.toml replaces [tool.hatch.build] as a whole" in (
         error.problems[0].hint or ""
     )
 

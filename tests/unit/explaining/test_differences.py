@@ -117,7 +117,7 @@ def test_ptx_that_was_not_assembled_differs_from_ptx_that_is() -> None:
     now = {**was, "assembled": "sm_90"}
     (difference,) = differences(was, now)
     assert difference == Difference("assembled", None, None, "sm_90")
-    assert describe(difference, now) == "as a check, ptxas now assembles the PTX for sm_90"
+    assert describe(difference, now) == "ptxas now assembles the PTX for sm_90, only to check the PTX"
     assert differences(now, now) == ()
     assert [each.input for each in differences(NOW, now)] == ["arch"]
 

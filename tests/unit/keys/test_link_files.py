@@ -15,6 +15,7 @@ import pytest
 
 from hatch_cubin.building import pipeline, sharding
 from hatch_cubin.bundle import sbom
+from hatch_cubin.config import nvidia_wheels
 from hatch_cubin.config.config import ModuleRule
 from hatch_cubin.cubin import objects
 from hatch_cubin.errors import ConfigError, ToolchainError
@@ -109,6 +110,7 @@ def test_each_file_that_cannot_be_linked_is_told_with_its_line(tmp_path: Path, s
     (tmp_path / "lib/out.ptx").symlink_to(__file__)
     entries = (
         "lib/none.ptx",
+        "libcublas.so",
         "lib/*.ptx",
         "lib/x.bc",
         "lib/lfs.ptx",
@@ -127,6 +129,7 @@ def test_each_file_that_cannot_be_linked_is_told_with_its_line(tmp_path: Path, s
     install = requirements.install_command(project.config, {})
     assert [each.partition(": link: ")[2] for each in told] == [
         "'lib/none.ptx' is not a file of the project\n  hint: did you mean 'lib/out.ptx'?",
+        f"'libcublas.so' is not a file of the project\n  hint: {nvidia_wheels.HOST_LIBRARY}",
         (
             "'lib/*.ptx' is not a file of the project\n"
             "  hint: write a file of a wheel as WHEEL:GLOB, as in 'nvidia-cuda-runtime:**/libcudadevrt.a'"

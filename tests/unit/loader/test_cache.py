@@ -94,14 +94,14 @@ WRITES = {
 }
 
 
-READ_ONLY = "the kernels of an installed wheel are read-only"
+READ_ONLY = "the kernels of a wheel are read-only"
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_writing_is_refused(cubins: Any, write: Any) -> None:
     with pytest.raises(TypeError) as caught:
         write(cubins.cache())
-    assert str(caught.value) == f"{READ_ONLY}: write to the cache in cache(then=…)"
+    assert str(caught.value) == f"{READ_ONLY}: write to the cache that cache(then=…) was given"
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
@@ -112,7 +112,7 @@ def test_with_a_cache_behind_a_write_is_sent_there(cubins: Any, write: Any) -> N
     then[b"there"] = b"before"
     with pytest.raises(TypeError) as caught:
         write(cubins.cache(then=then))
-    assert str(caught.value) == f"{READ_ONLY}: write to the cache in cache(then=…)"
+    assert str(caught.value) == f"{READ_ONLY}: write to the cache that cache(then=…) was given"
     assert (len(then), then[b"there"]) == (1, b"before")
 
 
@@ -177,7 +177,8 @@ def test_malformed_keys_are_damage_even_where_the_check_holds(
 def test_keys_of_another_build_are_damage(cubins: Any, tmp_path: Path, other: layout.BuiltUnit) -> None:
     (tmp_path / "keys.json").write_bytes(bundle(other)["keys.json"])
     with pytest.raises(
-        cubins.CubinDamagedError, match=r"keys\.json is damaged: it has keys of '\w+' for sm_"
+        cubins.CubinDamagedError,
+        match=r"keys\.json is damaged: the manifest does not have '\w+' for sm_",
     ):
         cubins.cache()[other.keys.key]
 

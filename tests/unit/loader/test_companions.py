@@ -105,7 +105,9 @@ def test_a_companion_of_another_version_is_no_damage(
     what = f"the installed the-demo-cubins-sm90 in {companion} belongs to another"
     cubins = loader_of(site)
     error = refusal(cubins.CubinNotFoundError, cubins.read, "a", cc=(9, 0))
-    again = "build, '1.0': pip install --force-reinstall 'The.Demo[sm90]==1.0' "  # as it is installed already
+    again = (
+        "build of '1.0': pip install --force-reinstall 'The.Demo[sm90]==1.0' "  # as it is installed already
+    )
     assert f"{what} {again}" in str(error)
     bound = (companion / "companion.json").read_text("utf-8")
     (companion / "companion.json").write_text(bound.replace('"version":"1.0"', '"version":"0.9"'), "utf-8")

@@ -262,8 +262,8 @@ def test_another_text_is_compiled(setting: Setting, program: Any) -> None:
     [
         ({}, {"target_type": "ptx"}, "ptx, and not a cubin"),
         ({}, {"target_type": "ltoir"}, "ltoir, and not a cubin"),
-        ({}, {"name_expressions": [INT, FLOAT]}, f"does not have {FLOAT}"),
-        ({"device_int128": True}, {}, "options"),
+        ({}, {"name_expressions": [INT, FLOAT]}, f"not with the kernel {FLOAT}"),
+        ({"device_int128": True}, {}, "an option that"),
         ({"define_macro": "N"}, {}, "with these options"),
         ({"arch": "sm_75"}, {}, "7.5"),
         ({"arch": "sm_90a"}, {}, "for sm_90, but not for sm_90a"),

@@ -345,8 +345,8 @@ def test_construction_reports_nothing(classes: Any) -> None:
         ({"backend": "nvcc"}, "backend"),
         ({"jitify": True}, "jitify"),
         ({"options": ("-DCUPY_USE_JITIFY",)}, "jitify"),
-        ({"translate_cucomplex": True}, "cuComplex"),
-        ({"options": ("-lineinfo",)}, "options"),
+        ({"translate_cucomplex": True}, "translate_cucomplex"),
+        ({"options": ("-lineinfo",)}, "an option that"),
     ],
 )
 def test_a_call_that_no_build_makes_is_passed_on(

@@ -251,7 +251,7 @@ def test_a_name_that_is_not_there_may_be_in_a_source_that_was_added_later(tmp_pa
     for cubins, is_told in ((load(tmp_path / "own", lambda _cubins: None), True), (plain, False)):
         with pytest.raises(cubins.CubinNotFoundError) as caught:
             cubins.find("histogram", cc=(9, 0))
-        assert ("if its source is new, install again" in str(caught.value)) is is_told
+        assert ("if its source is new, install the package again" in str(caught.value)) is is_told
 
 
 def test_a_build_that_failed_is_told_every_time(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_a_large_manifest_that_is_cut_off_in_place_is_damage_and_kills_nobody(
     large = {loader_files.LARGE: loader_files.read(loader_files.LARGE)}
     install(tmp_path / "pkg", {**bundle(*MANY), **large})
     change = f"def change(): os.truncate('pkg/_cubins/manifest.json', {size})\n"
-    said = "is damaged: it was truncated or replaced while it was in use"
+    said = "is damaged: the file was truncated or replaced while it was in use"
     assert set(ask(tmp_path, change + CUT, None).splitlines()) == {said}
 
 

@@ -166,7 +166,7 @@ MEANINGS = {
     ),
     "another case": ("SAXPY", {}, "no kernel or module 'SAXPY'; did you mean 'saxpy'?"),
     "a macro in another case": ("red", {"block": 64}, "; did you mean 'BLOCK'?; modules: 'red"),
-    "no macro": ("saxpy", {"N": 1}, "'N' is neither a macro of 'saxpy' nor module, variant"),
+    "no macro": ("saxpy", {"N": 1}, "'N' is not a macro of 'saxpy', nor the argument module, variant"),
 }
 
 

@@ -177,7 +177,7 @@ def test_only_code_with_the_kernel_stands_in(cubins: Any, text: bytes) -> None:
     assert seen(cubins) == IN_OWN
 
 
-NO_FOLDER = "is not a folder: hatch-cubin unpack WHEEL --into DIR writes one"
+NO_FOLDER = "is not a folder (hatch-cubin unpack WHEEL --into DIR writes one)"
 NOT_A_BUNDLE = {
     "nothing": f"nothing {NO_FOLDER}",
     "~/nothing": f"~/nothing {NO_FOLDER}",

@@ -178,7 +178,7 @@ def test_names_in_a_listed_folder_and_lost_producers_are_changes(project: Projec
     made = lock(project)
     (project.root / "demo/in/sub").mkdir()
     assert locked_texts.with_locked_texts(made.producers, project, read_sources(project))[1] == [
-        "the names in demo/in are changed, and a producer may list them"
+        "files in the folder demo/in are added or removed, and a producer may list this folder"
     ]
     assert [*locked_texts.producer_changes(made.producers, [])] == [
         "the producer demo/gen.py:sources is gone"
@@ -207,8 +207,8 @@ def test_a_check_runs_producers_or_says_that_it_could_not(
     without_runs(monkeypatch)
     without = with_rule(requires=("no-such-thing==1",))(project)
     unchecked = (
-        "the texts of demo/gen.py:sources were not compared, "
-        "because this producer needs packages that are not installed: "
+        "the texts of the producer demo/gen.py:sources were not compared, "
+        "because the producer needs packages that are not installed: "
     )
     assert pipeline.check_lock(without, made) == pipeline.LockCheck((), [f"{unchecked}no-such-thing 1"])
 
@@ -227,7 +227,7 @@ def test_another_text_in_an_unchanged_project_is_named(project: Project, tmp_pat
     user_folders.remove_recalled_facts()
     (change,) = pipeline.check_lock(project, made).changes
     assert change.startswith("demo/mm[B=1].cu: demo/gen.py has returned a different text for the same inputs")
-    assert "change the function" in change  # a new lock does not help
+    assert "correct the function" in change  # a new lock does not help
     shutil.rmtree(tmp_path / "cache")
     environ = {**project.environ, "HATCH_CUBIN_LOCKED": "1"}
     error = refusal(LockError, pipeline.build, replace(project, environ=environ))

@@ -323,7 +323,7 @@ def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
             "sm_101a",
             TOOLCHAIN,
             "cannot target sm_101a",
-            '; CUDA 12 can target sm_101a too; in CUDA 13 its name is sm_110: toolkit = "12.9"',
+            '; CUDA 13 calls this arch sm_110; CUDA 12 can target sm_101a too: toolkit = "12.9"',
         ),
         ("sm_107", TOOLCHAIN, "cannot target sm_107", '; CUDA 13.5 can target sm_107 too: toolkit = "13.5"'),
         *(
@@ -338,7 +338,7 @@ def test_a_unit_is_a_module_for_an_arch_and_names_its_file() -> None:
         (
             "sm_100f",
             Toolchain("NVRTC 12.8.93", (75, 100), families=False),
-            "cannot target sm_100f (family-specific archs such as sm_100f need CUDA 12.9)",
+            "cannot target sm_100f, because archs such as sm_100f need CUDA 12.9",
             '; CUDA 12.9 can target sm_100f too: toolkit = "12.9"',
         ),
     ],

@@ -97,7 +97,7 @@ def test_a_folder_without_files_cannot_be_declared() -> None:
     (one,) = problems({"sources": [["a.cu", ""]], "read": [], "listed": {"demo/no": None}})
     assert (one.code, one.where, "demo/no" in one.what) == ("undeclared-input", TABLE, True)
     assert (
-        'put a file into this folder, and write in the producer table: inputs = ["demo/a.txt", "demo/no/*"]'
+        'put a file into the folder, and write in the producer table: inputs = ["demo/a.txt", "demo/no/*"]'
         in (one.hint or "")
     )
 
@@ -165,8 +165,8 @@ def test_a_hint_of_the_process_is_shown() -> None:
             "jinja2.ext",
             [],
             (
-                "an isolated build installs only the packages in 'requires': write this line in the producer "
-                'table, with the name of the module\'s distribution instead of …: requires = ["…"]'
+                "an isolated build installs only the packages in 'requires': in the producer table, replace "
+                '… in this line by the name of the distribution that contains jinja2: requires = ["…"]'
             ),
         ),
         ("ModuleNotFoundError", "demo.no", [], None),

@@ -125,6 +125,14 @@ def test_missing_files_are_named_with_their_lines(tmp_path: Path) -> None:
     ]
     (missing,) = refusal(ConfigError, find_producers, other).problems
     assert (missing.code, missing.hint) == ("producer-not-found", "did you mean 'demo/gen.py'?")
+    other = producer_project(
+        tmp_path / "moved",
+        SCRIPT,
+        producer_table('inputs = ["data.txt"]', path="gen.py"),
+        {"in/data.txt": ""},
+    )
+    hints = [each.hint for each in refusal(ConfigError, find_producers, other).problems]
+    assert hints == ["did you mean 'demo/gen.py'?", "did you mean 'demo/in/data.txt'?"]
     project = producer_project(tmp_path / "empty", SCRIPT)
     (tmp_path / "empty/demo/gen.py").unlink()
     (missing,) = refusal(ConfigError, find_producers, project).problems

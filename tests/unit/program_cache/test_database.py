@@ -407,7 +407,9 @@ def test_a_damaged_file_is_not_set_aside_while_another_process_uses_it(opened: O
     cache.close()
     overwrite_with_nonsense(opened)
     assert cache.read(b"7") is None
-    why = "the file is damaged, and a new file can replace it only while no other process uses this file"
+    why = (
+        "the file is damaged, and hatch-cubin cannot replace the file, because another process uses the file"
+    )
     assert opened.warnings == [f"cannot be used fully: {why}"]
     other.close()
     cache.write(b"7", b"code")
@@ -503,8 +505,8 @@ def test_a_database_that_another_program_uses_is_left_alone(opened: Opener) -> N
         cache.write(b"k", b"code")
         assert cache.read(b"k") is None
     why = (
-        "the file is not a program cache, and a new file can replace it "
-        "only while no other process uses this file"
+        "the file is not a program cache, and hatch-cubin cannot replace the file, "
+        "because another process uses the file"
     )
     assert {*opened.warnings} == {
         f"cannot be used fully: {why}",

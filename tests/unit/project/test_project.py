@@ -13,7 +13,7 @@ import pytest
 from hatch_cubin.common.environment import WithOptions
 from hatch_cubin.errors import ConfigError, Location, SourceError, problem
 from hatch_cubin.keys.jobs import reachable_files
-from hatch_cubin.project.project import Project, read_sources
+from hatch_cubin.project.project import _NO_FOLDER, Project, read_sources
 from tests.helpers import SAXPY, TABLE, found, pyproject, read_config, refusal, write_tree
 
 HEADER = pyproject("").count("\n")  # the line of the table's header
@@ -446,27 +446,19 @@ def test_a_path_that_is_nearly_one_of_the_project_is_guessed(tmp_path: Path) -> 
     ]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "meant"),
-    [
-        ("a.cu", "'src/demo/one/a.cu'"),
-        ("demo/one/a.cu", "'src/demo/one/a.cu'"),
-        ("demo/**/b.cu", "'src/demo/**/b.cu'"),
-        ("demo/*/*.cu", "'src/demo/*/*.cu'"),
-        ("demo/one/[a].cu", "'src/demo/one/[a].cu'"),
-        ("b.cu", "'other/b.cu' or 'src/demo/one/b.cu'"),
-    ],
-)
-def test_a_path_below_another_folder_is_told_with_this_folder(
-    tmp_path: Path, pattern: str, meant: str
-) -> None:
-    names = ("src/demo/one/a.cu", "src/demo/one/b.cu", "other/b.cu", "a.txt")
-    write_tree(tmp_path, dict.fromkeys(names, SAXPY))
-    module = f'[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "lto"\nsources = ["{pattern}"]'
-    for options in (module, f'sources = ["{pattern}"]'):
-        with pytest.raises(SourceError) as caught:
-            read_sources(project(tmp_path, options))
-        assert [each.hint for each in caught.value.problems] == [f"did you mean {meant}?"]
+def test_a_path_from_another_folder_is_named_from_the_projects_folder(tmp_path: Path) -> None:
+    files = {f"src/demo/{name}/detail/k.h": "" for name in ("a", "b")}
+    write_tree(tmp_path, {"src/demo/kernels/reduce.cu": SAXPY, "lib/inc/x.h": "", **files})
+    options = 'sources = ["reduce.cu", "demo/kernels/reduce.cu"]\ninclude-dirs = ["inc", "detail", "x/y"]\n'
+    with pytest.raises(SourceError) as caught:
+        read_sources(project(tmp_path, options))
+    assert [each.hint for each in caught.value.problems] == [
+        "did you mean 'src/demo/kernels/reduce.cu'?",
+        "did you mean 'src/demo/kernels/reduce.cu'?",
+        "did you mean 'lib/inc'?",
+        "did you mean 'src/demo/a/detail' or 'src/demo/b/detail'?",
+        _NO_FOLDER,
+    ]
 
 
 def test_every_problem_of_the_sources_is_reported_at_once(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_first_complete_one_of_the_release_is_taken(
     write_tree(tmp_path / "b/nvidia/cu13", {"bin/tileiras": "release 13.3, V13.3.36"})
     right = write_tree(tmp_path / "c/nvidia/cu13", parts("13.3.36"))
     monkeypatch.setattr(sys, "path", [str(tmp_path / each) for each in "abc"])
-    assert tile_assembler.find(None, "13.3", "").path == str(right / "bin/tileiras")
+    assert tile_assembler.find(None, "13.3").path == str(right / "bin/tileiras")
 
 
 def test_the_one_of_cuda_home_is_where_the_installer_puts_it(

@@ -421,8 +421,8 @@ def test_folders_that_are_no_caches_are_all_told_before_anything_is_copied(
     errors = command("cache", "merge", *names).errors
     assert errors[0] == (
         f"hatch-cubin: error: {tmp_path}/file: is not a cache folder: it is a file [cache-not-mergeable]\n"
-        "  hint: run 'hatch-cubin cache dir' on the other machine, copy the folder that it prints, "
-        "and name the copy"
+        "  hint: on the machine with the other cache, 'hatch-cubin cache dir' prints the path of the cache: "
+        "copy this folder, and pass the path of the copy"
     )
     assert errors[1:] == [
         Coded("cache-not-mergeable", tmp_path / "folder", "'entries'"),

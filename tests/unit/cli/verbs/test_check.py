@@ -499,6 +499,17 @@ def test_without_a_project_wheels_are_checked_and_a_table_is_missed(
     assert command("check", wheel, "--table").errors == [Coded("not-a-project", "", "elsewhere")]
 
 
+def test_the_variable_that_replaces_archs_is_a_warning(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = wheel_of(tmp_path, KERNELS)
+    monkeypatch.setenv("HATCH_CUBIN_ARCHS", "sm_90")
+    answer = check(command, wheel)
+    assert (answer.code, codes("\n".join(answer.err))) == (0, ["archs-replaced"])
+    monkeypatch.setenv("HATCH_CUBIN_ARCHS", "")
+    assert check(command, wheel).err == []
+
+
 def test_archs_of_the_table_that_no_wheel_has_are_a_warning(
     tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

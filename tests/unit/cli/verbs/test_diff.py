@@ -86,7 +86,9 @@ def test_as_markdown(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[st
         "| `b` | sm\\_80 |",
     ]
     assert "| `a` | `sm_90` | spills | 0 | 4 |" in lines
-    assert lines[-2].endswith("| lost kernels: 1, which --fail-on lost does not allow; b for sm\\_80 |")
+    assert lines[-2].endswith(
+        "| kernels are missing after the change: 1, but --fail-on lost does not allow this; b for sm\\_80 |"
+    )
 
 
 def test_on_a_page_the_difference_comes_first(
@@ -114,24 +116,27 @@ def test_on_a_page_the_difference_comes_first(
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        ("lost", ["lost kernels: 1, which --fail-on lost does not allow"]),
+        ("lost", ["kernels are missing after the change: 1, but --fail-on lost does not allow this"]),
         (
             "spills,stack",
             [
-                "kernels with more spills: 1, which --fail-on spills does not allow",
-                "kernels with more stack: 1, which --fail-on stack does not allow",
+                "kernels use more register spills than before: 1, but --fail-on spills does not allow this",
+                "kernels use more stack than before: 1, but --fail-on stack does not allow this",
             ],
         ),
         ("registers=8", []),
-        ("registers=7", ["kernels with more registers: 1, which --fail-on registers=7 does not allow"]),
+        (
+            "registers=7",
+            ["kernels use more registers than before: 1, but --fail-on registers=7 does not allow this"],
+        ),
         ("registers=25%", []),
         (
             "registers=24.9%, shared",
-            ["kernels with more registers: 1, which --fail-on registers=24.9% does not allow"],
+            ["kernels use more registers than before: 1, but --fail-on registers=24.9% does not allow this"],
         ),
         ("size=90%", []),
         ("size=1MB", []),
-        ("stack=15B", ["kernels with more stack: 1, which --fail-on stack=15B does not allow"]),
+        ("stack=15B", ["kernels use more stack than before: 1, but --fail-on stack=15B does not allow this"]),
     ],
 )
 def test_only_what_is_worse_by_more_than_that_fails(
@@ -235,6 +240,9 @@ def test_a_wheel_and_what_the_project_builds(
     answer = diff(capsys, "before", "--fail-on", "lost")
     assert answer.out[0] == "before -> the project in ."
     assert answer.err[-2:] == [
-        "hatch-cubin: error: .: lost kernels: 1, which --fail-on lost does not allow [kernels-worse]",
+        (
+            "hatch-cubin: error: .: kernels are missing after the change: 1, "
+            "but --fail-on lost does not allow this [kernels-worse]"
+        ),
         "  saxpy for sm_80",
     ]

@@ -348,7 +348,7 @@ def test_a_page_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("option", "what"),
     [
-        ("--html", "written: it is a pipe that no process reads [file-not-writable]"),
+        ("--html", "written: the file is a pipe, and no process reads from this file [file-not-writable]"),
         ("--report", "read: it is a pipe [file-not-readable]"),
     ],
 )

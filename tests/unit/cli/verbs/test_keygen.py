@@ -28,7 +28,8 @@ def test_the_private_key_goes_into_a_file_of_the_owner_and_the_public_one_is_a_l
     assert read_config(said.out).trusted_keys == (public,)
     variable = f"HATCH_CUBIN_SIGNING_KEY=@{shlex.quote(str(path))}"
     assert said.err == (
-        f"hatch-cubin: everybody who has this file can sign results, so keep the file secret: {variable}\n"
+        "hatch-cubin: everybody who has this file can sign results, so keep the file secret; "
+        f"builds use the key if you set {variable}\n"
     )
     assert private.strip() not in said.out + said.err
 

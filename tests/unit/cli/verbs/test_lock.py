@@ -47,7 +47,7 @@ def test_a_lock_is_written_once_all_is_compiled(root: Path, capsys: pytest.Captu
     ]
     written = Said(capsys, root, "lock")
     assert written.out == [
-        f"cubin.lock has 1 unit, compiled by NVRTC {Toolkit(None).nvrtc}: commit this file"
+        f"cubin.lock lists 1 unit to compile with NVRTC {Toolkit(None).nvrtc}: commit this file"
     ]
     assert written.err[0].startswith("hatch-cubin: 1 unit: 0 cached, 1 compiled in ")
     assert Said(capsys, root, "lock", "--check").out == ["cubin.lock is up to date"]

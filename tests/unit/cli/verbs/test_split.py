@@ -122,7 +122,7 @@ def test_a_wheel_with_the_loader_of_another_version_is_not_split(tmp_path: Path,
     other = Coded(
         "not-splittable",
         f"{whole}/demo/_cubins/__init__.py",
-        "is not the loader of hatch-cubin",
+        "is the loader of another version",
     )
     assert refusal(command, whole, tmp_path / "x") == other
 

@@ -122,8 +122,9 @@ def test_variants_of_another_build_do_not_stay_beside_those_of_this_one(
     parts = as_variants(tmp_path)
     (parts / there).write_bytes(b"")
     assert refusal(command, finished_wheel(tmp_path), parts) == (
-        f"hatch-cubin: error: {parts / there}: is a variant of another build of this wheel"
-        " [variant-of-other-build]\n  hint: remove this wheel, or name another folder with --into"
+        f"hatch-cubin: error: {parts / there}: is a variant of another build of "
+        f"{finished_wheel(tmp_path).name}, but installers may choose this variant too"
+        " [variant-of-other-build]\n  hint: remove this variant, or name another folder with --into"
     )
 
 
@@ -331,7 +332,7 @@ def test_check_compares_a_label_with_the_name(tmp_path: Path, command: Command) 
             (
                 f" {INDEX}, ",
                 "the GPUs of sm90",
-                "hint: let 'hatch-cubin split' write the variants of all wheels of a version into one folder",
+                "hint: run 'hatch-cubin split' for all wheels of this version with the same folder as --into",
             ),
         ),
         (json.dumps({"variants": ["sm90"]}), INDEX, ("does not list variants",)),

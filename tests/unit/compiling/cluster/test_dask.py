@@ -389,7 +389,10 @@ NAMES = (
     "set the certificates in Dask's configuration, or in the variables "
     "DASK_DISTRIBUTED__COMM__TLS__CA_FILE and DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT"
 )
-TRUST = "check that the scheduler is running, and that both certificates are valid and signed by the same CA"
+TRUST = (
+    "check that the scheduler is running, and that the certificates of the scheduler and of this machine are "
+    "valid and signed by the same CA"
+)
 CERTIFICATES = {"tls_ca_file": __file__, "tls_client_cert": "-----BEGIN CERTIFICATE-----\n"}
 MISSING = "tls:// needs certificates, but distributed.comm.tls"
 REFUSED = NoMoreWorkers("OSError: certificate expired", TRUST)

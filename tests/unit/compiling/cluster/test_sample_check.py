@@ -146,7 +146,8 @@ def test_a_build_keeps_nothing_of_a_worker_that_errs(tmp_path: Path, monkeypatch
         patch.setattr(executor, "run", late)
         assert pipeline.build(replace(project, warn=said.append))
     assert sorted(said) == [
-        f"{name} for sm_90 could not be compiled on this machine to compare it for --recheck: took too long"
+        f"the result of a worker for {name} for sm_90 was not checked, because this machine could not "
+        f"compile {name} for sm_90: took too long"
         " [sample-not-compared]"
         for name in ("a", "b")
     ]

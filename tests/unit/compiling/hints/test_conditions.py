@@ -13,11 +13,12 @@ from tests.helpers import SAXPY
 from .failed_compiles import setting, table
 
 BY_NAME = "a template is compiled only if 'instantiate' lists it"
+WITH_ARGUMENTS = "a template is compiled only if 'instantiate' lists the template with its arguments"
 UNNAMED = f"{BY_NAME}; for example:" + table('instantiate = ["k<float>"]')
 TEMPLATE = "template <class T>\n__global__ void k(T *x) {}\n"
 
 
-REPLACED = "set the value in place of …:"
+REPLACED = "define the macro with a value in place of …:"
 
 
 def hint(root: Path, text: str, options: str = "", **files: str) -> str | None:
@@ -134,23 +135,23 @@ USED = "#define KERNEL(name) \\\n  __global__ void name(int *x) {}\n"
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (f"// in c:\\tmp\\\n{SAXPY}", "2 is in a comment, because"),
-        ("// __global__ void k(int *x) {}\n", "1 is in a comment; "),
-        (USED, "2 is in the macro KERNEL,"),
-        (f"#define A 1\n{USED}#if 0\nKERNEL(k)\n#endif\n", "3 does not define"),
-        ("int a;\n__global__ void k(int *x);\n", "2 does not define"),
+        (f"// in c:\\tmp\\\n{SAXPY}", ":2 is in a comment, because"),
+        ("// __global__ void k(int *x) {}\n", ":1 is in a comment; "),
+        (USED, ":2 is in the macro KERNEL,"),
+        (f"#define A 1\n{USED}#if 0\nKERNEL(k)\n#endif\n", ":3"),
+        ("int a;\n__global__ void k(int *x);\n", ":2"),
     ],
 )
 def test_the_line_of_a_kernel_that_is_not_compiled_is_shown(tmp_path: Path, text: str, why: str) -> None:
     told = hint(tmp_path, text)
     assert told is not None
-    assert f"the __global__ in demo/a.cu:{why}" in told
+    assert f"the __global__ in demo/a.cu{why}" in told
     assert "template" not in told
 
 
 ONLY_FUNCTIONS = (
     "the source has only device functions or variables: "
-    "mark its kernel with __global__, or exclude the source: "
+    "mark a function with __global__ to make it a kernel, or exclude the source: "
 )
 LEFT_OUT = f'{ONLY_FUNCTIONS}exclude = ["demo/old.cu", "{{}}"]'
 
@@ -177,7 +178,7 @@ def test_a_macro_or_a_header_of_others_may_have_one(tmp_path: Path, options: str
     left_out = f'{ONLY_FUNCTIONS}exclude = ["demo/a.cu"]'
     assert (
         hint(tmp_path, "template <class T> int f();\n", options)
-        == f"{BY_NAME} with its arguments; {left_out}"
+        == f"{WITH_ARGUMENTS}; if there is no kernel template, {left_out}"
     )
 
 
@@ -190,7 +191,7 @@ def test_a_template_of_a_header_is_named_by_the_source_that_only_includes_it(tmp
 
 def test_a_template_that_a_macro_makes_is_no_reason_to_leave_the_file_out(tmp_path: Path) -> None:
     text = "#define DEF(n) template <class T> __global__ void n(T *x) { *x = 1; }\nDEF(one)\n"
-    assert hint(tmp_path, text) == f"{BY_NAME} with its arguments"
+    assert hint(tmp_path, text) == WITH_ARGUMENTS
 
 
 def test_an_argument_that_only_its_author_knows_is_left_open(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ NOBODY = (
     "neither the project nor a wheel in 'header-packages' contains this header: correct the name, "
     "or add the header's folder to 'include-dirs', or its wheel to 'header-packages'"
 )
-BRINGS = 'to install the toolkit headers with the compiler: toolkit = "13.4"'
+BRINGS = 'a build installs all headers of CUDA only if the table has this line: toolkit = "13.4"'
 HAS_NONE = (
     "CUDA 13.4 does not have this header: if a newer release has this header, set 'toolkit' to that release"
 )
@@ -133,7 +133,7 @@ def test_where_only_the_compilers_own_headers_are_here_the_toolkit_brings_the_ot
             "mma.h",
             (12, 9),
             "",
-            ('to install the toolkit headers with the compiler: toolkit = "12.9"'),
+            ('a build installs all headers of CUDA only if the table has this line: toolkit = "12.9"'),
         ),
         (
             "mma.h",

@@ -20,7 +20,10 @@ UNANNOTATED = (
     "A function without execution space annotations (__host__/__device__/__global__) is considered a host one"
 )
 ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {APART}"
-ONLY_HOSTS = f"only host code can do this: remove it from the kernels; if it is in a host function, {APART}"
+ONLY_HOSTS = (
+    "only host code can contain this line: remove the line from the kernels; "
+    f"or, if the line is in a host function, {APART}"
+)
 FOR_HOSTS = "is for host code, which NVRTC does not compile:"
 
 

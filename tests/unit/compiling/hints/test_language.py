@@ -22,9 +22,13 @@ ABOUT_SHARED, ABOUT_SYNC, ABOUT_EXTERN, ABOUT_MASK, ABOUT_VECTORS = (
     for pattern, hint in language._MESSAGES.items()
     if re.search(r"shared|sync|operand", pattern)  # in the order of the table
 )
-ABOUT_PTX = f'{language._MAKE_PTX_AGAIN}, or write toolkit = "13.3.0"'
+ABOUT_PTX = (
+    "make the PTX again with the compiler of this toolkit, or with an older compiler, "
+    'or write toolkit = "13.3.0"'
+)
 ABOUT_UNKNOWN_PTX = (
-    f"no release of CUDA that this hatch-cubin knows reads this PTX: {language._MAKE_PTX_AGAIN}"
+    "this version of hatch-cubin knows no release of CUDA that can read PTX {}: "
+    "make the PTX again with the compiler of this toolkit, or with an older compiler"
 )
 ABOUT_SEMICOLON = "the ; at the end of the code before this line is missing"
 ABOUT_COMMENT = "a comment in CUDA C++ begins with //"
@@ -94,7 +98,7 @@ def test_the_option_that_is_named_lets_the_source_compile(
             ABOUT_SHARED,
         ),
         ("Instruction 'vote' without '.sync' is not supported on .target sm_70", (), "", ABOUT_SYNC),
-        ("Unsupported .version 9.9; current version is '9.5'", (), "", ABOUT_UNKNOWN_PTX),
+        ("Unsupported .version 9.9; current version is '9.5'", (), "", ABOUT_UNKNOWN_PTX.format("9.9")),
         ("Unsupported .version 9.3; current version is '9.0'", (), "", ABOUT_PTX),
         (
             'declaration is incompatible with previous "s" (declared at line 1)',

@@ -133,7 +133,7 @@ def test_a_variants_macro_that_the_source_defines_again_is_an_error(tmp_path: Pa
         pipeline.build(make_project(tmp_path, {"a.cu": text}, options))
     (problem,) = caught.value.problems
     assert problem[:3] == (
-        "N is defined again in the source, so all its variants would be equal",
+        "the source defines the macro N again, so all variants of the source would be equal",
         Location("demo/a.cu", 1),
         "put #ifndef N before this definition and #endif after it, to keep the configured value",
     )

@@ -26,7 +26,7 @@ TABLE = """
 IN_HEADER = "other sources cannot use the definition in demo/a.cu:1: move the definition into a header"
 EXCLUDED = (
     "the source has only device functions or variables: "
-    "mark its kernel with __global__, or exclude the source: "
+    "mark a function with __global__ to make it a kernel, or exclude the source: "
     'under [tool.hatch.build.hooks.cubin]: exclude = ["demo/a.cu"]'
 )
 
@@ -44,7 +44,7 @@ def hints(root: Path, files: dict[str, str], options: str = OPTIONS) -> list[str
 def test_a_source_of_functions_and_one_that_calls_them_get_one_table(tmp_path: Path) -> None:
     files = {"a.cu": F, "b.cu": DECLARED + CALL}
     assert hints(tmp_path / "before", files) == [
-        f"demo/b.cu calls 'twice': link both sources with this table:{TABLE}",
+        f"demo/b.cu calls 'twice': link demo/b.cu and demo/a.cu with this table:{TABLE}",
         f"the definition is in demo/a.cu:1: link both sources with this table:{TABLE}",
     ]
     assert hints(tmp_path / "after", files, OPTIONS + TABLE) == []
@@ -75,7 +75,7 @@ def test_a_source_that_a_module_table_lacks_is_added_to_that_table(tmp_path: Pat
     table = f"{OPTIONS}{TABLE}".replace("demo/a.cu", "demo/c.cu")
     sources = 'sources = ["demo/b.cu", "demo/c.cu", "demo/a.cu"]'
     assert hints(tmp_path / "before", files, table) == [
-        f"demo/b.cu calls 'twice', so add this source to the module 'b':\n    {sources}",
+        f"demo/b.cu calls 'twice': add demo/a.cu to the sources of the module 'b':\n    {sources}",
         "demo/a.cu:1 defines the symbol: add 'demo/a.cu' to 'sources' of this module",
     ]
     followed = table.replace('sources = ["demo/b.cu", "demo/c.cu"]', sources)
@@ -90,7 +90,7 @@ def test_a_variable_that_another_source_declares_is_linked(tmp_path: Path) -> No
     with pytest.raises(CompileError) as caught:
         pipeline.build(dataclasses.replace(project, warn=said.append))
     assert [problem.hint for problem in caught.value.problems] == [
-        f"demo/b.cu declares 'count': link both sources with this table:{TABLE}"
+        f"demo/b.cu declares 'count': link demo/b.cu and demo/a.cu with this table:{TABLE}"
     ]
     hint = f"\n  hint: the definition is in demo/a.cu:1: link both sources with this table:{TABLE}"
     assert [text.endswith(hint) for text in said if "demo/b.cu" in text] == [True], said
@@ -110,7 +110,7 @@ def test_a_separate_variable_is_told_in_every_build_until_its_definition_is_link
         with pytest.raises(CompileError) as caught:
             pipeline.build(dataclasses.replace(project, warn=said.append))
         assert [problem.hint for problem in caught.value.problems] == [
-            f"demo/b.cu declares 'count': link both sources with this table:{TABLE}"
+            f"demo/b.cu declares 'count': link demo/b.cu and demo/a.cu with this table:{TABLE}"
         ]
     table = f"link both sources with this table:{TABLE}"
     assert [text.endswith(table) for text in said if "[separate-variable]" in text] == [True, True]
@@ -150,7 +150,7 @@ def missing_kernel(root: Path, text: str, header: str, other: str = USE) -> str 
     ids=["value", "two", "parentheses", "braces", "C", "namespace", "template", "alignment", "macro"],
 )
 def test_a_variable_that_a_header_declares_is_linked(tmp_path: Path, declared: str, defined: str) -> None:
-    hint = f"demo/b.cu declares 'count': link both sources with this table:{TABLE}"
+    hint = f"demo/b.cu declares 'count': link demo/b.cu and demo/a.cu with this table:{TABLE}"
     include = '#include "p.cuh"\n'
     assert missing_kernel(tmp_path / "both", f"{defined}{include}", declared, f"{include}{USE}") == hint
     if "EXTERN" not in defined:
@@ -161,7 +161,7 @@ def test_a_header_can_hide_the_use_of_the_variable(tmp_path: Path) -> None:
     text = '#include "p.cuh"\n__constant__ float count = 3;\n'
     other = '#include "p.cuh"\nextern "C" __global__ void b(float *x) { *x += scaled(); }\n'
     hint = missing_kernel(tmp_path, text, OF_COUNT, other)
-    assert hint == f"demo/b.cu declares 'count': link both sources with this table:{TABLE}"
+    assert hint == f"demo/b.cu declares 'count': link demo/b.cu and demo/a.cu with this table:{TABLE}"
 
 
 def test_a_static_variable_that_another_source_declares_belongs_into_a_header(tmp_path: Path) -> None:

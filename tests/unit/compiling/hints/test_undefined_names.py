@@ -381,7 +381,9 @@ def test_a_group_without_header_and_namespace_compiles_once_the_hint_is_followed
 def test_a_name_of_cccl_without_its_header_is_told_once(tmp_path: Path) -> None:
     of_cub = error(NO_NAMESPACE, "demo/a.cu", 1, "cub::Sum r;", "^")
     told, other = advise([of_cub, error("expected a ;"), error("x", line=2)], setting(tmp_path))
-    assert told.hint == "include the header of this name, such as <cub/block/block_reduce.cuh>"
+    assert told.hint == (
+        "include the header that declares this name, such as <cub/block/block_reduce.cuh> for BlockReduce"
+    )
     assert (told.context[-1], other.text) == ("and 1 more error after this error", "x")
     unknown = error(NO_NAMESPACE, "demo/a.cu", 1, "mine::f();", "^")
     assert undefined_names.of_unknown_namespace([unknown], setting(tmp_path)) is None
