@@ -184,6 +184,7 @@ def choose_plan(
     in the installed toolkit, even if the lock file is used.
     """
     project.warn_of_variables()
+    project.warn_of_misplaced_keys()
     plan = _chosen_plan(project, require, hold, in_part=in_part, followed=followed)
     table = project.config.place.file
     if any(each.where is not None and each.where.path == table for each in plan.refused):

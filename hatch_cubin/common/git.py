@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def output(root: Path, *arguments: str) -> str | None:
-    """Return what git prints in the folder *root*; None if git fails, is not installed or does not answer."""
+def output(root: Path, *arguments: str, text: str | None = None) -> str | None:
+    """Return what git prints in the folder *root*, after it has read *text* from its standard input.
+
+    Return None if git fails, is not installed or does not answer.
+    """
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command, in the user's repository
             ["git", *arguments],  # noqa: S607
             cwd=root,
+            input=text,
             capture_output=True,
             text=True,
             check=True,
@@ -27,8 +32,13 @@ def rule_that_ignores(root: Path, name: str) -> str | None:
 
     Return None if git does not ignore the file, or if there is no git.
     """
-    found = output(root, "check-ignore", "--verbose", "--", name)
-    if not found:
-        return None
-    file, line, pattern = found.split(":", 2)
-    return None if pattern.startswith("!") else f"{file}:{line}"  # a rule with "!" lets git track the file
+    return rules_that_ignore(root, [name]).get(name)
+
+
+def rules_that_ignore(root: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the files among *names* that git ignores, each with the place of the rule that ignores it."""
+    found = output(root, "check-ignore", "--verbose", "--stdin", "-z", text="\0".join(names)) or ""
+    fields = found.split("\0")
+    rules = zip(fields[::4], fields[1::4], fields[2::4], fields[3::4], strict=False)
+    # a rule with "!" lets git track the file
+    return {name: f"{file}:{line}" for file, line, pattern, name in rules if not pattern.startswith("!")}

@@ -164,7 +164,7 @@ class _Reader:
             if table != own:
                 is_below = path[1:] and not in_options and not table  # a producer's settings have no header
                 if is_below:
-                    return f"{which} is an option of {home}: {self.place.moved_up(own)}"
+                    return f"{which} is an option of {home}: {self.place.moved_up(self.place.tables(own))}"
                 return f"{which} is an option of {home}"
             if self.place.is_header(*path):
                 return f"{which} is an option of {home}: write it above the header of the table 'options'"

@@ -94,12 +94,12 @@ class TableLocation:
         line = self.of(*path).line
         return line is not None and self.text.splitlines()[line - 1].lstrip().startswith("[")
 
-    def moved_up(self, key: str) -> str:
-        """Return how to move a line from a table of the array *key* into hatch-cubin's own table."""
+    def moved_up(self, from_header: str) -> str:
+        """Return how to move a line from the table with the header *from_header* into hatch-cubin's table."""
         header, place = str(self), Location(self.file, self.of().line)
         if header in self.headers:
-            return f"move the line from {self.tables(key)} to the lines below {header} ({place})"
-        return f"move the line out of {self.tables(key)}, below a new header {header}"
+            return f"move the line from {from_header} to the lines below {header} ({place})"
+        return f"move the line out of {from_header}, below a new header {header}"
 
     @property
     def headers(self) -> list[str]:

@@ -25,6 +25,7 @@ from ..common.environment import (
 )
 from ..config import toml_lines
 from ..config.config import DEFAULT_SOURCES, Config, ModuleRule, SourceRule
+from ..config.misplaced_keys import misplaced_keys
 from ..config.reader import variables_unread
 from ..config.value_checks import guess_path
 from ..errors import ConfigError, Location, Problem, SourceError, problem
@@ -164,6 +165,11 @@ class Project:
         self._warn_of_missing_signatures()
         self._warn_of_lost_cache()
         self._warn_of_idle_store_settings()
+
+    def warn_of_misplaced_keys(self) -> None:
+        """Warn of keys of hatch-cubin that are in tables of other tools, so that no build reads them."""
+        for misplaced in misplaced_keys(self.config.place):
+            self.warn(misplaced.with_code())
 
     def _warn_of_lost_cache(self) -> None:
         """Warn if the cache is in an unpacked sdist, which build front ends remove after the build."""

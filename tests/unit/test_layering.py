@@ -101,6 +101,7 @@ MODULES: dict[str, dict[str, str]] = {
         "store_urls": "",
         "toml_lines": "",
         "toml_positions": "",
+        "misplaced_keys": "known_names toml_positions",
         "table_location": "known_names toml_positions",
         "toml_edit": "toml_positions",
         "value_checks": "known_names nvidia_wheels reserved_macros store_urls toml_lines",
@@ -318,6 +319,7 @@ MODULES: dict[str, dict[str, str]] = {
         "comparing/diff": "reading/report reading/survey",
         "comparing/comparison": "comparing/diff reading/bundles reading/survey",
         "comparing/diff_report": "comparing/comparison comparing/diff reading/report",
+        "comparing/wheel_order": "comparing/comparison",
         "reading/code_listing": "reading/bundles reading/compiled_code reading/survey",
         "reading/coverage": "reading/report reading/survey",
         "checking/size_advice": "reading/bundles reading/compiled_code reading/coverage reading/survey",
@@ -338,6 +340,7 @@ MODULES: dict[str, dict[str, str]] = {
         "splitting/variant_index splitting/variants",
     },
     "frontends": {
+        "ignored_sources": "",
         "max_size": "",
         "named_sources": "",
         "hatch": "max_size named_sources",

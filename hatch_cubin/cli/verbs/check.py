@@ -22,6 +22,7 @@ from ...common import arch_names
 from ...common.arch_names import split_specs
 from ...config import table_location
 from ...config.config import parse_config
+from ...config.misplaced_keys import misplaced_keys
 from ...config.value_checks import guess
 from ...errors import ConfigError, HatchCubinError, Problem, problem
 from ...frontends import open_project
@@ -211,11 +212,14 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
         return None, exc.problems, []
     if missing:
         return None, missing, []
-    warnings: list[Problem] = []
+    warnings = [*misplaced_keys(place)]
     # Perhaps the project cannot be opened, for example because hatchling is not installed.
     with contextlib.suppress(ConfigError):
         project = open_project.open_project(folder, os.environ, None, verbose=False)
         warnings += open_project.build_warnings(project)
+        from ...frontends import ignored_sources
+
+        warnings += ignored_sources.warnings(project)
     return f"{place.file} {place}", (), warnings
 
 

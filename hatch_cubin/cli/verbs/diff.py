@@ -21,6 +21,7 @@ from ...errors import BundleError, ConfigError, HatchCubinError, Location, Probl
 from ...wheels.comparing.comparison import ComparedWheel, compare_wheels, compared_wheel
 from ...wheels.comparing.diff import FAIL_ON_KINDS, BundleDiff, FailLimit, exceeding
 from ...wheels.comparing.diff_report import diff_sections, percent_change
+from ...wheels.comparing.wheel_order import wrong_order
 from ...wheels.reading.bundles import Bundle, expand_patterns, open_wheel
 from ...wheels.reading.cuobjdump import fallback_reader
 from ...wheels.reading.page import html_page
@@ -86,9 +87,11 @@ def run(args: argparse.Namespace) -> Answer:
         except BundleError as exc:  # The comparison must be printed even if the HTML page cannot be written.
             problems += exc.problems
     sizes = {"before": before.bytes, "after": after.bytes}
+    swapped = wrong_order(before, after)
+    warnings = () if swapped is None else (swapped,)
     facts = {"before": before.path, "after": after.path, "bytes": sizes, "bundles": diffs}
-    summary = as_markdown([*parts, *problem_parts(problems, ())])
-    return Answer(facts, summary if args.markdown else as_lines(parts), problems, (), summary)
+    summary = as_markdown([*parts, *problem_parts(problems, warnings)])
+    return Answer(facts, summary if args.markdown else as_lines(parts), problems, warnings, summary)
 
 
 def _sides(args: argparse.Namespace) -> tuple[ComparedWheel, ComparedWheel]:

@@ -49,7 +49,10 @@ def run(args: argparse.Namespace) -> Answer:
         require_compiler(_without_producers(project))
         return _check(project)
     require_compiler(project)
-    return _write(project)
+    from ...frontends import ignored_sources
+
+    warnings = [*ignored_sources.warnings(project)]
+    return _write(project)._replace(warnings=warnings)
 
 
 def _refuse_variables(project: Project) -> None:

@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> Answer:
     check_build(project)
     from ...building import pipeline
     from ...common.natural_order import by_number
+    from ...frontends import ignored_sources
 
     plan = pipeline.choose_plan(project, require_compiler)
     jobs = sorted(plan.jobs, key=lambda job: by_number(job.unit.module.name))
@@ -66,4 +67,5 @@ def run(args: argparse.Namespace) -> Answer:
         for job, unit in zip(jobs, units, strict=True)
     ]
     total = count(len(units), "unit")
-    return Answer(facts, [*table(columns), f"{total}: {hits} in the cache, {len(units) - hits} to compile"])
+    lines = [*table(columns), f"{total}: {hits} in the cache, {len(units) - hits} to compile"]
+    return Answer(facts, lines, warnings=[*ignored_sources.warnings(project)])

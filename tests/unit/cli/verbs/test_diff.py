@@ -78,6 +78,21 @@ def test_the_facts(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
     assert [each["what"] for each in bundle["changes"]] == ["spills", "registers", "stack"]
 
 
+def test_a_newer_wheel_that_is_named_first_is_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer, older = (
+        wheel_of(tmp_path / version, BASE).rename(tmp_path / f"demo-{version}-py3-none-any.whl")
+        for version in ("1.10.0", "1.9.0")
+    )
+    answer = diff(capsys, newer, older)
+    hint = f"  hint: name the older wheel first: hatch-cubin diff {older} {newer}"
+    assert (answer.code, answer.err[1:]) == (0, [hint])
+    assert answer.err[0] == Coded("newer-wheel-first", newer, "1.10.0", "1.9.0")
+    assert "newer-wheel-first" not in "\n".join(diff(capsys, older, newer).err)
+    assert any("1.10.0 is newer than 1.9.0" in line for line in diff(capsys, newer, older, "--markdown").out)
+
+
 def test_as_markdown(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     lines = diff(capsys, *wheels, "--markdown", "--fail-on", "lost").out
     assert lines[lines.index("### kernels lost: 1") + 2 :][:3] == [

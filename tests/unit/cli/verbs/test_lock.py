@@ -12,7 +12,7 @@ from hatch_cubin.cli.main import main
 from hatch_cubin.lockfile import lock_format
 from hatch_cubin.lockfile.lock_format import NAME
 from hatch_cubin.toolkit.toolkit import Toolkit
-from tests.helpers import SAXPY, codes, pyproject, run, write_tree
+from tests.helpers import SAXPY, Coded, codes, pyproject, run, write_tree
 from tests.producers import KERNEL, producer_table
 
 pytestmark = pytest.mark.nvrtc
@@ -64,6 +64,31 @@ def test_a_lock_that_git_ignores_is_told(
     (line,) = Said(capsys, root, "lock").out
     assert (".gitignore:2" in line) == is_ignored
     assert ("'git add --force'" in line) == is_ignored
+
+
+@pytest.mark.parametrize("verb", [["lock"], ["plan"], ["check", "--table"]])
+def test_sources_that_git_ignores_are_a_warning_until_they_are_added(
+    root: Path, capsys: pytest.CaptureFixture[str], verb: list[str]
+) -> None:
+    run("git", "init", "-q", cwd=root)
+    write_tree(root, {".gitignore": "*.so\nsaxpy.*\n"})
+    hint = "git add --force demo/saxpy.cu"
+    err = Said(capsys, root, *verb).err
+    (warning,) = (line for line in err if "[source-ignored-by-git]" in line)
+    assert warning == Coded("source-ignored-by-git", ".gitignore:2", "1 source")
+    assert f"'{hint}'" in err[err.index(warning) + 1]
+    run(*hint.split(), cwd=root)
+    assert codes("\n".join(Said(capsys, root, *verb).err)) == []
+
+
+@pytest.mark.parametrize("verb", [["plan"], ["check", "--table"]])
+def test_a_key_in_the_table_of_another_tool_is_a_warning(
+    root: Path, capsys: pytest.CaptureFixture[str], verb: list[str]
+) -> None:
+    with (root / "pyproject.toml").open("a") as file:
+        file.write('[tool.uv]\ncache-keys = []\nmax-size = "40 KB"\n')
+    said = Said(capsys, root, *verb)
+    assert (said.code, codes("\n".join(said.err))) == (0, ["key-in-wrong-table"])
 
 
 @pytest.mark.parametrize("check", [[], ["--check"]])
