@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -97,6 +98,20 @@ _OF_CCCL = (
         f"use the parts in <cub/block/…> and <cub/warp/…> for device code; {APART}",
     ),
 )
+
+
+def with_path(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
+    """Say how to leave out the file with host code: 'sources' still matches it without its kernels."""
+    path = failed.path
+    is_here = error.where is not None and error.where.path == path
+    if error.hint is None or not is_here or failed.module.source.produced is not None:
+        return error
+    kernels = "move the kernels into a separate file"
+    leave_out = f"{kernels} and add {json.dumps(path)} to 'exclude'"
+    # The key 'exclude' does not apply to [[module]] tables, and an excluded path in 'sources' is an error.
+    if failed.module.part_of or any(f"/{path}".endswith(f"/{each}") for each in failed.config.sources):
+        leave_out = f"{kernels}, and write 'sources' so that it matches this file instead of {path}"
+    return replace(error, hint=error.hint.replace(kernels, leave_out))
 
 
 def about_header(name: str) -> str | None:

@@ -36,6 +36,11 @@ def test_a_produced_text_is_not_a_file_to_include(tmp_path: Path, name: str, hin
     assert (one.code, hint in (one.hint or "")) == ("header-not-found", True)
 
 
+def test_a_produced_text_with_host_code_is_not_a_file_to_exclude(tmp_path: Path) -> None:
+    (one,) = problems(tmp_path, {"a.cu": '#include <vector>\nextern "C" __global__ void k() {}\n'})
+    assert (one.code, "exclude" in (one.hint or "")) == ("header-not-found", False)
+
+
 def test_an_entry_of_the_table_is_found_for_a_source_with_a_variant(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, {"scale[N=4].cu": TEMPLATE}, f"{RULE}instantiate = ['scale<flot, 4>']\n")
     assert str(problem.where).startswith("pyproject.toml:")
