@@ -28,7 +28,7 @@ def test_a_mistake_in_a_product_is_told_once_at_the_script(tmp_path: Path) -> No
     assert (problem.code, str(problem.where)) == ("compiler-error", "demo/gen.py")
 
 
-@pytest.mark.parametrize(("name", "hint"), [("b.cu", "sources can include only files"), ("c.cu", "include-dirs")])
+@pytest.mark.parametrize(("name", "hint"), [("b.cu", "include only files"), ("c.cu", "include-dirs")])
 def test_a_produced_text_is_not_a_file_to_include(tmp_path: Path, name: str, hint: str) -> None:
     text = f'#include "{name}"\nextern "C" __global__ void k() {{}}\n'
     (tmp_path / "c.cu").write_text("")
