@@ -1,6 +1,6 @@
 """hatch-cubin compiles CUDA kernels when a wheel is built.
 
-The package in the wheel loads these kernels without a compiler.
+At run time, the package in the wheel loads the compiled kernels without a compiler.
 """
 
 __version__ = "0.1.0"

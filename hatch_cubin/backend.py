@@ -1,8 +1,8 @@
 """The build backend `hatch_cubin.backend`: it builds the kernels, and calls another backend for the rest.
 
 The key `backend` in pyproject.toml names the backend that builds everything except the kernels.
-`hatch_cubin.backend` has exactly the build hooks of the backend that this key names. This module must not be
-renamed, because projects and their editable installs contain its name.
+`hatch_cubin.backend` has exactly the build hooks of the backend that the key `backend` names. This module
+must not be renamed, because projects and their editable installs contain its name.
 """
 
 from __future__ import annotations

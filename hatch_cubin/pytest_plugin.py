@@ -15,6 +15,7 @@ import atexit
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -26,6 +27,8 @@ import pytest
 
 _VARIABLE = "HATCH_CUBIN_RECORD"
 _MOST_LINES = 20
+# Matches the error of an import of a module that only some bundles contain. The bundle itself was found.
+_ABSENT = re.compile(r"ModuleNotFoundError: No module named '([\w.]+\._cubins\.(?:cupy|core))'")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Begin to watch before modules of the tests are imported; workers of pytest-xdist watch nothing."""
+    """Watch run-time compiles even before test modules are imported, except in workers of pytest-xdist."""
     options = early_config.known_args_namespace
     is_on = options.record_cubins or options.forbid_run_time_compiles
     is_worker = {"PYTEST_XDIST_WORKER", _VARIABLE} <= {*os.environ}
@@ -65,6 +68,7 @@ class _Watch:
         self._root = config.rootpath
         self._session: pytest.Session | None = None
         self._reported: set[str] = set()
+        self._absent: set[str] = set()  # modules such as `mypkg._cubins.cupy` that a test could not import
         self._before = os.environ.get(_VARIABLE)
         self._process = os.getpid()
         os.environ[_VARIABLE] = str(self._calls)
@@ -75,6 +79,14 @@ class _Watch:
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self._session = session
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note a failed import of a module for calls of a library."""
+        self._absent.update(_ABSENT.findall(report.longreprtext))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a failed import of a module for calls of a library."""
+        self._absent.update(_ABSENT.findall(report.longreprtext))
+
     def _finish(self) -> None:
         if self._before is None:
             os.environ.pop(_VARIABLE, None)
@@ -84,6 +96,7 @@ class _Watch:
         if self._session is None:
             return
         self._report_empty_record(self._session)
+        self._report_absent_modules(self._session)
         if fails:
             failed = self._session.exitstatus or pytest.ExitCode.TESTS_FAILED
             is_empty = failed == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -98,6 +111,18 @@ class _Watch:
             "the package. Creating an object compiles nothing, so let a test launch the kernel or call "
             "compile(). The class of the object must be from PACKAGE._cubins.cupy or PACKAGE._cubins.core"
         )
+
+    def _report_absent_modules(self, session: pytest.Session) -> None:
+        folder = "FOLDER"
+        if self._recorded is not None:
+            folder = Path(os.path.relpath(self._recorded, session.config.rootpath)).as_posix()
+        for module in sorted(self._absent):
+            library = "cupy" if module.endswith("cupy") else "cuda.core"
+            _print(
+                f"there is no module {module}, because the package was built without the key 'recorded' and "
+                f'without sources with as = "{library}": write recorded = ["{folder}"] in the table of '
+                "hatch-cubin, and install the package again"
+            )
 
     def _at_exit(self) -> None:
         """Check the calls again when Python exits, because a function that runs then may make calls too."""
@@ -148,9 +173,10 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
     """Write a call into a folder of recorded calls. Return whether the folder did not contain the call yet.
 
     The name of the file is the key of the call. If the call has template names or include folders, a digest
-    of them is added to the name of the file. So recordings of one call with different template names are
-    different files, and two people can merge their recordings without a conflict. Recordings of one call with
-    different include folders are also different files, so that a build can report the difference.
+    of them is added to the name of the file. If one call is recorded with different template names, each
+    recording is a separate file, so that two people can merge their recordings without a conflict. Recordings
+    of one call with different include folders are also different files, so that a build can report the
+    difference.
     """
     from .loader._text_key import text_of_key
 
@@ -173,7 +199,7 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
 
 
 def _portable(options: Iterable[str], root: Path) -> Iterator[str]:
-    """Yield the options of a call with relative include folders; leave out folders outside the project."""
+    """Yield a call's options with relative include folders, but without folders outside the project."""
     rest = iter(options)
     for option in rest:
         flag = next((flag for flag in ("--include-path", "-I") if option.startswith(flag)), None)

@@ -64,7 +64,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Decorate a step of a build: add the table to each error hint that shows a line for pyproject.toml."""
+    """Decorate a step of a build: a hint that suggests a line of pyproject.toml also names the table."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -403,8 +403,8 @@ def build_in_place(project: Project, rebuild: layout.RebuildCommand, *, linked: 
     The kernels are not compressed. Additional files let the loader notice edits of the sources.
 
     *linked* is true if the editable install is a folder with links to the written files. If *linked* is true,
-    one of the files contains the absolute path of the project's folder, because a path relative to the folder
-    with the links would be wrong.
+    one of the written files contains the absolute path of the project's folder, because a relative path would
+    be wrong if the loader reads the file through a link in another folder.
     """
     notes = {}
     project = replace(project, config=replace(project.config, pack=False))

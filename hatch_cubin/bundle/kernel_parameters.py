@@ -40,7 +40,7 @@ _WITHOUT_STD = re.compile(r"^(?:::)?(?:cuda::)?(?:std::)?")
 
 
 def describe_kernels(unit: Unit, compiled: Compiled, declared: TypesInSources) -> str:
-    """Return JSON: the resources of each kernel, by symbol, and its parameters, by the name of the kernel.
+    """Return JSON: a dict of resources by the kernel's symbol, and a dict of parameters by the kernel's name.
 
     If the cache has the JSON of an earlier build for the compiled file, this JSON is returned, and no file is
     read.

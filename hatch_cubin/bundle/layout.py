@@ -254,8 +254,8 @@ def describe_editable(
 ) -> dict[str, bytes]:
     """Return the file of an editable install that lists the files to watch and the build command.
 
-    *found_at* is the path by which the loader finds the project's folder. By default, this path is relative
-    to the bundle's *folder*.
+    *found_at* is the path by which the loader finds the project's folder. By default, the loader finds the
+    project's folder by a path that is relative to the bundle's *folder*.
     """
     table = inputs.table
     paths = [Path(tree.path_from_project(name)) for name in inputs.sources]
@@ -321,8 +321,8 @@ def refuse_foreign(folder: Path) -> None:
 def _foreign(folder: Path) -> list[Path]:
     """Return the files of the user that a build of a bundle would remove or hide.
 
-    A build removes the user's files in the bundle's folder *folder*. The folder `_cubins` hides a module
-    `_cubins.py` beside it.
+    The result contains the user's files in the bundle's *folder*, which a build would remove, and a module
+    `_cubins.py`, which the folder `_cubins` would hide.
     """
     module = folder.with_suffix(".py")
     try:
@@ -345,8 +345,9 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
     A file that is already correct keeps its time stamp.
 
     Builds that write to the same folder at the same time wait for each other. All files are first written
-    under temporary names, and then moved to their final paths, the manifest last. So a loader that reads the
-    old manifest and then a new file, which does not match the manifest, only has to try again a moment later.
+    under temporary names, and then moved to their final paths, the manifest last. Because the manifest is
+    moved last, a loader that reads the old manifest and then a new file notices the difference, and only has
+    to try again a moment later.
 
     *outside* is the folder for temporary files. By default, temporary files are in the nearest folder that is
     not a package, because build backends put only the files of packages into a wheel.
@@ -375,8 +376,8 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
 def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
     """Yield a folder for unfinished files, so that a build that is killed does not leave them in a package.
 
-    The yielded folder is a new folder in *outside*, which is not part of a package. If *outside* is not
-    writable or is on another file system, the yielded folder is the bundle's own *folder*.
+    Usually, the yielded folder is a new folder inside *outside*, and *outside* is not part of a package. If
+    *outside* is not writable or is on another file system, the yielded folder is the bundle's own *folder*.
     """
     home = outside / _WORKPLACE
     with contextlib.ExitStack() as stack:

@@ -194,9 +194,9 @@ def read_manifest(data: bytes) -> Manifest:
 def is_of_call(module: str) -> bool:
     """Return whether a module contains the kernels of a recorded call of CuPy or cuda.core.
 
-    The name of a module for a call is, for example, `cupy:1f…`. To find the module of a call, the loader
-    computes a key from the arguments of the call. So the manifest's index of kernel names does not contain
-    the kernels of modules for calls.
+    The name of a module for a call is, for example, `cupy:1f…`. The manifest's index of kernel names does not
+    contain the kernels of a recorded call, because the loader finds them by a key that it computes from the
+    call's arguments.
     """
     return _OF_CALL.fullmatch(module) is not None
 
@@ -204,7 +204,7 @@ def is_of_call(module: str) -> bool:
 class ManifestParts(NamedTuple):
     """The parsed values of a manifest.
 
-    The method `write` makes a manifest from changed values.
+    To change a manifest, parse it with `split_manifest`, and call the method `write` with the changes.
     """
 
     header: Mapping[str, Any]
@@ -216,7 +216,8 @@ class ManifestParts(NamedTuple):
     ) -> bytes:
         """Return the bytes of the manifest with a new *header*.
 
-        For each compiled file, *change* receives the manifest's entry, and returns the entry to write.
+        The function *change* is called with the module's name and the entry of each compiled file, and
+        returns the new entry.
         """
         lines = (
             module_line(name, {**line, "entries": [change(name, entry) for entry in line["entries"]]})

@@ -145,7 +145,7 @@ def _path_in_tree(piece: Piece) -> str:
     """Return binary digits, one for each split: the half (0 or 1) into which the split puts *piece*.
 
     The first 64 digits come from a digest of the source's name, so that modules of one source stay together.
-    The other digits come from a digest of the module's name.
+    The digits after the 64th come from a digest of the module's name.
     """
     path = bytes.fromhex(digest([piece.base]))[:_STEM] + bytes.fromhex(digest([piece.name]))
     return f"{int.from_bytes(path, 'big'):0{8 * len(path)}b}"

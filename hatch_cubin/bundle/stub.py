@@ -67,7 +67,7 @@ def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[st
     """Return the type stub for a bundle with these kernels and modules.
 
     *modules* are the names of the modules, with and without the macros of variants. Editors show the
-    *signatures*, such as `saxpy(float, const float *)`, over the name of a function.
+    *signatures*, such as `saxpy(float, const float *)`, when the user points at the name of a function.
     """
     kernels, modules = set(kernels), set(modules)
     spelled = {each for name in kernels for each in (name, name.replace(", ", ","))}
@@ -84,7 +84,8 @@ def _functions(naming: str, *, many: bool) -> str:
     """Return the declarations of the loader's functions that accept the name of a kernel or module.
 
     *many* is true if the list of all kernels and modules is too long for a message of mypy. If *many* is
-    true, the result also contains declarations for mypy alone, with which its messages stay short.
+    true, the result also contains separate declarations that only mypy reads, so that mypy's messages stay
+    short.
     """
     if not many:
         return naming

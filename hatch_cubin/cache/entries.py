@@ -188,7 +188,7 @@ class Cache:
         """Return the cached result of *key*; None on a cache miss.
 
         If an earlier build recorded facts about the result (*known*), the cached result must match these
-        facts. Without recorded facts, the cached result must match its cache record and the *request*.
+        facts. If *known* is None, the cached result must match its cache record and the *request*.
         """
         return self.attempt(lambda: self._get(key, known, request), None)
 
@@ -276,7 +276,7 @@ class Cache:
     def record_stamp(self, key: bytes) -> str:
         """Return a text that changes each time the cache record of *key* is written.
 
-        The text is empty if the cache record is not trusted.
+        If the cache record is not trusted, return an empty text.
         """
         return (
             ""
@@ -287,7 +287,7 @@ class Cache:
     def claim(self, key: bytes) -> bool:
         """Lock a unit for compiling after a cache miss; return False if another build is compiling the unit.
 
-        `claim` locks the folder of the unit's cache entry. Two units share this lock if their entries are in
+        `claim` locks the folder of the unit's cache entry, and so also locks all units whose entries are in
         the same folder.
         """
         # Without a usable cache folder, other builds cannot get this build's result, and so must not wait for

@@ -57,8 +57,8 @@ class ResultImporter:
     def store(self, key: bytes, record: bytes, data: bytes) -> bool:
         """Store the bytes of a result and then its cache record, and set the access times.
 
-        Return True, because this method raises an error if the result cannot be stored. `accept` in
-        `Cache.open_importer` catches the error and returns False.
+        The method never returns False: if the result cannot be stored, the method raises an error, which
+        `accept` in `Cache.open_importer` catches.
         """
         if self._lock is None:
             self._lock_temporary_files()

@@ -118,9 +118,8 @@ def trim(
     """Remove entries that were not used for *unused_for* seconds, and shrink the folder to *size* bytes.
 
     The least recently used entries are removed first. Entries whose cache keys are in *keep* are not removed.
-    An entry that is larger than *size* does not displace smaller entries. One entry that is larger than
-    *size* may stay, although the folder is then larger than *size*: the most recently used entry, because the
-    next build may need it.
+    An entry that is larger than *size* does not displace smaller entries. Of the entries that are larger than
+    *size*, the most recently used one stays, because the next build may need it.
     """
     # the folder is locked, because two processes that trim it at the same time would remove too much
     with wait_for_lock(folder / "entries", LOCK_WAIT_S):

@@ -48,9 +48,9 @@ class SignaturePolicy:
     """The public keys that a project trusts to sign cache records.
 
     A cache record from a shared store must be signed with a trusted key. If signatures are not *required*, a
-    cache record without a signature is accepted in the local cache folder, and counts as compiled on this
-    machine. A cache record that is signed with an untrusted key is always rejected, because the project may
-    have removed this key from the trusted keys.
+    cache record in the local cache folder is accepted without a signature, because this machine is assumed to
+    have written the cache record. A cache record that is signed with an untrusted key is always rejected,
+    because the project may have removed this key from the trusted keys.
     """
 
     def __init__(self, keys: Collection[str], *, required: bool) -> None:

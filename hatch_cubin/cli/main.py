@@ -245,7 +245,7 @@ class _UsageError(Exception):
 def _options_of_verbs() -> dict[str, dict[str, argparse.Action]]:
     """Return the arguments of each verb.
 
-    An argument's key is the name that usage messages show for this argument.
+    For each verb, the result contains a dict whose keys are the arguments' names in usage messages.
     """
     found = {}
     for verb in VERBS:

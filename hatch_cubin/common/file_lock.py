@@ -1,8 +1,8 @@
 """Locks between the processes of one machine. A process locks an existing folder instead of a lock file.
 
 The system releases the locks of a process when the process ends, even if the process is killed. If a folder
-cannot be locked (on Windows and some network file systems), no process has to wait. Code that uses a lock
-must be correct without the lock too: without locks, two processes may do the same work.
+cannot be locked (on Windows and some network file systems), processes continue without a lock. Code that uses
+a lock must be correct without the lock too: without locks, two processes may do the same work.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ name, add a row to a table in `hints/undefined_names.py`; a new function is not 
 
 `Bake._with_advice` in `bake.py` calls `advise` for each failed compile. `require` in `results.py` calls
 `merge` in `diagnostics.py` so that equal errors become one error, and calls `hints/merge_pasteable.py` so
-that users can paste the lines of several hints at once. `require` then raises one `CompileError` with all
-errors of the build, which `errors.py` prints.
+that users can paste the lines of several hints at once. The `CompileError` that `require` raises contains all
+errors of the build; `errors.py` prints the errors.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..project.source import Source
+from .call_options import place_of_options
 from .diagnostics import NO_KERNEL, Diagnostic
 from .hints import (
     conditions,
@@ -45,7 +46,7 @@ _MISSING = "not open source file"  # Part of the compiler's message about a miss
 _LINES_AROUND = 2
 _FOLLOWS = "<error-"  # the compiler's name for a type or constant that it could not determine
 # Matches a hint with a line for pyproject.toml that sets `define`, `options` or `variants`.
-_SETS_OPTIONS = re.compile(r"\b(?:define|options|variants) = ")
+_SETS_OPTIONS = re.compile(r"(?<!write )\b(?:define|options|variants) = ")
 # How many lines of an include chain to show: the last lines, which are about the project's own files.
 _LONGEST_CHAIN = 5
 # The functions that recognise causes of errors. They are called in this order until one function recognises a
@@ -56,6 +57,7 @@ _CAUSES = (
     not_cuda.characters,
     not_cuda.tile_code,
     macros.in_built_in_header,
+    macros.not_of_call,
     host_code.included_for_hosts,
     headers.missing,
     not_cuda.statements,
@@ -80,8 +82,9 @@ def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnosti
     of_source = _causes([each for each in found if instantiations.entry_of(each) is None])
     explained = (instantiations.with_entry(each, failed) for each in _explained(of_source, failed))
     told = [*explained, *instantiations.wrong_entries(found, failed)]
+    told = [host_code.with_path(each, failed) for each in told]
     if failed.module.front:
-        told = [_without_lines_of_call(each) for each in told]
+        told = [_without_lines_of_call(each, failed) for each in told]
     told = [_with_produced_lines(_with_include_chain(each, failed), failed) for each in told]
     return [_in_file(each, failed.module.source) for each in told]
 
@@ -101,14 +104,19 @@ def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
     return replace(error, where=where._replace(line=source.line_in_file(where.line)))
 
 
-def _without_lines_of_call(error: Diagnostic) -> Diagnostic:
-    """Replace a hint to set options in pyproject.toml, which do not apply to a recorded call of CuPy."""
+def _without_lines_of_call(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
+    """Replace a hint to set options, because a recorded call of CuPy or cuda.core has its own options."""
     if error.hint is None or not _SETS_OPTIONS.search(error.hint):
         return error
     hint = (
         "correct the source text, or the options of the call that compiles the text: "
         "the call fails at run time too"
     )
+    if (place := place_of_options(failed.config, failed.module.source)) is not None:
+        hint = (
+            f"write all options of the library's call {place}; if all options are there, the call fails at "
+            "run time too: correct the source text, or the options of the call"
+        )
     return replace(error, hint=hint)
 
 

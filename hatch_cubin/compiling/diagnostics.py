@@ -174,7 +174,8 @@ def _warning(where: Location, text: str, number: int | None) -> Diagnostic:
 def about_shared_array(warning: Diagnostic, text: str) -> Diagnostic | None:
     """Add a hint to a warning about an `extern __shared__` array that has a fixed size.
 
-    *text* is the content of the file that the warning is about. The result is None for all other warnings.
+    *text* is the content of the file that the warning is about. Return None for a warning that is not about
+    an `extern __shared__` array with a fixed size.
     """
     match = OF_ITS_OWN.match(warning.text)
     if match is None or not re.search(rf"\bextern\s+__shared__[^;]*\b{match[1]}\s*\[", text):

@@ -29,8 +29,8 @@ class _Place(NamedTuple):
 def with_source_lines(log: str, ptx: str, source: str) -> str:
     """If *ptx* has line information, replace the PTX line numbers in a log by line numbers of the source.
 
-    *source* is the path under which the compiler has opened the source. *ptx* contains the path *source* with
-    a `/` before it.
+    *source* is the path under which the compiler has opened the source. *ptx* names the source by the path
+    *source*, but with an additional `/` at its beginning.
     """
     places = _places(ptx, source)
 

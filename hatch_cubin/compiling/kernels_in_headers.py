@@ -23,7 +23,9 @@ _NAME = re.compile(r"[\s\w]*?\b(\w+)\s*\(")
 
 
 def kernels_in_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
-    """Return a problem for each header beside a source that defines a kernel, but that no source includes.
+    """Return a problem for each header that defines a kernel, but that no source includes.
+
+    Only headers in the folders of sources are examined.
 
     *jobs* are all compiles of the project.
     """

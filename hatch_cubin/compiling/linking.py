@@ -95,7 +95,7 @@ class Links:
         return self._contents[unit]
 
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
-        """Return the symbols of all inputs except LTO-IR, and C++ code that calls the functions among them.
+        """Return the symbols of inputs that are not LTO-IR, and C++ code that calls the inputs' functions.
 
         The worker process links the C++ code with the LTO-IR, and so finds functions that are defined both in
         the LTO-IR and in another input.
@@ -224,10 +224,10 @@ class Links:
         """Yield an error for each kernel that several sources define, unless the linker has reported it.
 
         *linked* contains the symbols of the kernels in the linked code. If several sources define a kernel
-        with the same symbol, the linked code contains only one of these kernels. Static kernels are
-        different: because each belongs only to its own source, the linked code contains all static kernels
-        with the same symbol. For static kernels in LTO-IR, the linker adds a number to the symbol, as in
-        `k$2`.
+        with the same symbol, the linked code contains only one of these kernels. If several sources define
+        static kernels with the same symbol, the linked code contains all of them, because a static kernel
+        belongs only to its own source. For static kernels in LTO-IR, the linker adds a number to the symbol,
+        as in `k$2`.
         """
         symbols = [_COPY.sub("", symbol) for symbol in linked]
         of_name = Counter(map(kernel_names.demangle, {*symbols}))

@@ -19,7 +19,7 @@ _SAME = ("path", "arch", "source", "define", "options")  # the inputs that do no
 
 
 class OtherCompiler(NamedTuple):
-    """The compiler of results in the cache, the compiler of a build, and how the two can become the same."""
+    """The compiler whose results are in the cache, the compiler of the build, and a hint for the user."""
 
     cached: str
     own: str
@@ -27,7 +27,7 @@ class OtherCompiler(NamedTuple):
 
 
 def other_compilers(project: Project, jobs: Sequence[Job], cache: Cache) -> Mapping[Unit, OtherCompiler]:
-    """Return the other compiler for each unit whose results in the cache are only from other versions."""
+    """Return the cached compiler versions for each unit that is cached only for other compiler versions."""
     found: dict[tuple[str, ...], set[str]] = {}
     for record in cache.inputs().values():
         if isinstance(record, dict) and _VERSION.fullmatch(str(record.get("compiler"))):
@@ -53,7 +53,11 @@ def _numbers(version: str) -> list[int]:
 
 
 def _hint(project: Project, cached: str, own: str, compiler: str) -> str:
-    """Return how to build with the compiler version *cached*, or how to fill the cache with *own*."""
+    """Return a hint for results that are cached only for another compiler version.
+
+    The hint is to build with the compiler version in the cache (*cached*), or to fill the cache with the
+    compiler version of this build (*own*).
+    """
     fill = f"fill the cache with {compiler}"
     release, own_release = (".".join(version.split(".")[:2]) for version in (cached, own))
     if project.config.toolkit == "system" or _numbers(cached) == _numbers(own):

@@ -46,9 +46,9 @@ def outcome_of(
 def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
     """Return an error if a source with tile kernels includes a header with kernels that are not tile kernels.
 
-    The wheel would not contain these kernels of the header. If the source itself also defines kernels that
-    are not tile kernels, there is no error: hatch-cubin compiles the source a second time for these kernels,
-    and the second result also contains the kernels of the header.
+    The wheel would not contain the header's kernels that are not tile kernels. If the source itself defines a
+    kernel that is not a tile kernel, there is no error, because a second compile of the source adds all
+    kernels that are not tile kernels.
     """
     if not module.is_tile or kernel_kinds(module.source).other:
         return []

@@ -78,10 +78,7 @@ def pack(
 
 
 def recalled(packed: PackedBlocks, cache: Cache) -> dict[str, Units]:
-    """Return the blocks that this build has verified.
-
-    The next build need not verify these blocks again.
-    """
+    """Return the blocks that this build has verified, so that the next build need not verify them again."""
     return {
         _recall_name(key): {
             _XZ: (Keys(key, None), RecalledResult(block.sha256, block.size, cache.record_stamp(key), _PLAIN))

@@ -19,6 +19,8 @@ from ..project import disk
 from ..project.directives import CONDITION
 from ..project.project import Project
 from ..project.scan import IDENTIFIER, PASTE_OPERATOR, join_continued_lines
+from ..project.source import without_comments
+from .call_options import with_macros
 
 NEARER = (
     "copy the header into the project, or add its folder to 'source-roots' and to 'include-dirs', and "
@@ -65,17 +67,20 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
         users = [
             job for job in every if name in (each.partition("(")[0] for each, _ in job.unit.module.define)
         ]
-        if users and not _NOT_OURS.match(name):
+        others = [job.unit.module for job in every if job not in users and _names(job, name)]
+        to_call = _hint_for_call(config, name, others)
+        if (users or to_call) and not _NOT_OURS.match(name):
             meant = _CompiledTexts(project, users).unread(name)
             if meant is not None:
                 hint = f"did you mean {meant}?" if meant else "remove the macro, or use it"
-                others = [job for job in every if job not in users and _names(job, name)]
-                if path[0] != "define" and others:
+                if path[0] != "define" and (plain := [each for each in others if not each.front]):
                     hint = (
-                        f"{others[0].unit.module.source.path} uses {name}, but this table does not apply to "
+                        f"{plain[0].source.path} uses {name}, but this table does not apply to "
                         f"that source: move {name} to 'define' of {config.place}, above the first "
                         f"[[…{path[0]}]]"
                     )
+                elif to_call:
+                    hint = to_call
                 what = (
                     f"the macro {name} has no effect, because the sources that are compiled with the macro, "
                     f"and their headers, do not use {name}"
@@ -85,7 +90,13 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 
 
 def _names(job: Job, name: str) -> bool:
-    return re.search(rf"\b{name}\b", job.unit.module.source.text) is not None
+    return name in IDENTIFIER.findall(without_comments(job.unit.module.source.text))
+
+
+def _hint_for_call(config: Config, name: str, modules: Iterable[Module]) -> str | None:
+    """Return how to add a macro to the first call of a library in whose text the macro's name occurs."""
+    hints = ((each.source, with_macros(config, each.source, {name})) for each in modules if each.front)
+    return next((f"{source.path} uses {name}, but {hint}" for source, hint in hints if hint), None)
 
 
 def archs_by_default(project: Project, jobs: Iterable[Job]) -> list[Problem]:

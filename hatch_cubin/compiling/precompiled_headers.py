@@ -1,7 +1,7 @@
 """Decide which variants of a source share a precompiled header, so that the headers are parsed only once.
 
-A precompiled header is used only if it cannot change the results. The macros that differ between variants are
-defined after the includes, so no header may use these macros.
+A precompiled header is used only if it cannot change the results. If a header uses a macro that differs
+between variants, the header is not precompiled, because these macros are defined after the includes.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ def may_use_macros(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -
 
     *texts* contains, for each header, the bytes, and whether the header is part of the project. A header may
     use a macro if the header contains the macro's name, or if the header can build the name with the operator
-    `##`. In a header of the project, `##` can build any name. If only headers outside the project contain
-    `##`, the function assumes that `##` always joins two words from these headers.
+    `##`. If a header of the project contains `##`, the function returns True, because the project can build
+    any name with `##`. If only headers outside the project contain `##`, the function assumes that `##`
+    always joins two words from these headers.
     """
     words: set[bytes] = set()
     pasted = False
@@ -113,8 +114,9 @@ def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Se
 
     *left* maps each precompiled header to the tasks that remain for this header. *held* is the header that
     the worker process has already precompiled, and *others* are the headers that the other worker processes
-    have precompiled. The result is the first of the following that has tasks left: *held*, a header that is
-    not in *others*, None, the header with the most tasks.
+    have precompiled. Among the choices with remaining tasks, the function prefers *held*, then a header that
+    is not in *others*, then a task without a precompiled header (None), and last the header with the most
+    tasks.
     """
     if held is not None and held in left:
         return held
@@ -140,14 +142,13 @@ def saves_time(wanted: int, count: int, held: int | None, others: Sequence[int])
 class PlainCompileCheck:
     """Checks that compiles with precompiled headers give the same results as plain compiles.
 
-    With a precompiled header, the compiler instantiates the templates that functions in the header use before
-    it reads the source. Without a precompiled header (in a plain compile), the compiler instantiates these
-    templates later. So the order of functions and variables in the compiled code can depend on whether a
-    precompiled header is used. Code that contains only kernels needs no plain compile, because it has no
-    functions or variables whose order could change. If code contains functions that are not kernels, or
-    variables, the same source is also compiled without a precompiled header. If the compiles with and without
-    a precompiled header give the same result, the check accepts all later results with the same order of
-    functions and variables.
+    A precompiled header can change the order of functions and variables in the compiled code, because the
+    compiler then instantiates templates in the header earlier than in a plain compile (a compile without a
+    precompiled header). Code that contains only kernels needs no plain compile, because it has no functions
+    or variables whose order could change. If code contains functions that are not kernels, or variables, the
+    same source is also compiled without a precompiled header. If the compiles with and without a precompiled
+    header give the same result, the check accepts all later results with the same order of functions and
+    variables.
     """
 
     def __init__(self) -> None:
@@ -159,9 +160,10 @@ class PlainCompileCheck:
     def allows(self, unit: Unit) -> bool:
         """Return whether a unit may be compiled with a precompiled header.
 
-        A precompiled header is allowed if all earlier results for the unit's source were equal to plain
-        compiles. A precompiled header is not allowed if these results have many different orders of functions
-        and variables, because each new order needs a plain compile.
+        A precompiled header is allowed if no precompiled header has changed a result of the unit's source
+        yet. A precompiled header is not allowed if the results for the source have many different orders of
+        functions and variables, because each new order requires one more compile, without a precompiled
+        header.
         """
         path = unit.module.source.path
         few = len(self._orders[path]) <= _MOST_ORDERS + self._served[path] // 2
@@ -214,10 +216,10 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
 def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders of names are the same, apart from numbers in template arguments.
 
-    Names at the same position may differ in numbers, but not if *known* contains the name in *order* at
-    another position: then the function has moved, perhaps because a header uses it. Names may also not differ
-    if the compiler omits the function when the program does not use it, because the position of such a
-    function depends on whether a header uses it.
+    Two names at the same position may differ in numbers, unless *known* contains the second name at another
+    position, because a header perhaps uses a function that has moved. The names of a function that the
+    compiler omits if it is unused must be equal, because the function's position depends on whether a header
+    uses the function.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(
@@ -238,7 +240,7 @@ def without_variant(module: Module) -> Module:
 
 
 def behind_includes(module: Module, end: int) -> str:
-    """Return the source text after the includes, below a `#define` line for each macro of the variant."""
+    """Return a `#define` line for each macro of the variant, and then the source text after the includes."""
     text, variant = module.source.text, dict(module.variant)
     macros = "".join(f"#define {name} {value}\n" for name, value in module.macros if name in variant)
     return f'{macros}#line {text.count(chr(10), 0, end) + 1} "{module.source.path}"\n{text[end:]}'

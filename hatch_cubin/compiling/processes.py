@@ -69,7 +69,11 @@ class WorkerMessages:
         self._selector.register(end, selectors.EVENT_READ, act)
 
     def wait_for_room(self, end: socket.socket, *, waits: bool) -> None:
-        """Set whether the function for the socket *end* is called also when the socket can send data."""
+        """Set when the function for a socket (*end*) is called.
+
+        If *waits* is true, the function is called when the socket has received data or can send data. If
+        *waits* is false, the function is called only when the socket has received data.
+        """
         if known := self._selector.get_map().get(end.fileno()):
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if waits else 0)
             self._selector.modify(end, events, known.data)

@@ -21,10 +21,10 @@ def assign_jobs(compiles: Iterable[Compile], count: int) -> dict[str, int]:
     Each CI job gets at most the mean work of all CI jobs plus the longest compile.
 
     Compiles that do not share headers with other compiles are assigned first, the longest compile first, each
-    to the CI job with the least work so far. Compiles that share headers form a family. After the compiles
-    that do not share headers, the families are assigned one after another, so that each CI job has about the
-    mean work of all CI jobs. Most compiles of a family are in the same few CI jobs, so that each CI job can
-    parse the shared headers once for many compiles.
+    to the CI job with the least work so far. Compiles that share headers form a family. These families of
+    compiles are assigned last, one family after another, so that all CI jobs have about the same amount of
+    work. Most compiles of a family are in the same few CI jobs, so that each CI job can parse the shared
+    headers once for many compiles.
     """
     families: dict[str, list[Compile]] = {}
     for each in compiles:
@@ -45,11 +45,11 @@ def _longest_first(compiles: Iterable[Compile], count: int) -> tuple[dict[str, i
 
 
 def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, int]:
-    """Assign *compiles* in order, so that each CI job has about the mean work.
+    """Assign *compiles* in the given order, so that all CI jobs have about the same amount of work.
 
-    Imagine two rows of the same length: in the first, the free times of the CI jobs follow one another, and
-    in the second, the compiles follow one another. Each compile is assigned to the CI job whose free time is
-    beside the middle of the compile.
+    The CI jobs are filled one after another, each up to the mean work of all CI jobs. If a compile does not
+    fit completely into the rest of a CI job, the compile is assigned to the CI job that the middle of the
+    compile falls into.
     """
     total = sum(loads) + sum(
         each.weight for each in compiles

@@ -21,9 +21,9 @@ def shared_kernel_notes(
 ) -> list[str]:
     """Return a message for each group of modules that have kernels of the same name.
 
-    There is no message for a group whose modules all come from producers, because programs look up a kernel
-    of a produced module by the name of the module. *texts_of* returns the texts of a unit's source and of the
-    project's headers, by path.
+    If all modules with the same kernel name come from producers, there is no message, because programs name
+    the module when they look up a kernel of a produced module. *texts_of* returns the texts of a unit's
+    source and of the project's headers, by path.
     """
     units: dict[str, Unit] = {}
     of_files: set[str] = set()

@@ -81,13 +81,13 @@ class ModuleRule:
 class CompileSettings:
     """The settings for one source: the project's settings, merged with the matching [[source]] tables.
 
-    `Module` in `planning/unit_plan.py` inherits these fields. To add a key of [[source]] tables that can
-    change compiled code, add a field to `SourceRule` and a field to `CompileSettings`, and merge the field's
-    values in `merged_with`. `Config` and `ModuleRule` also need a field for the key, because `merged_with`
-    reads the key from them. If only [[source]] tables can have the key, give `Config` and `ModuleRule` an
-    empty `ClassVar` with the key's name, as for `instantiate`. Also add a row for the key of [[source]]
-    tables to `keys/ingredients.py`, so that the key is part of cache keys, records, the lock file and the
-    messages of `explain`.
+    `Module` in `planning/unit_plan.py` inherits the fields of `CompileSettings`. To add a key of [[source]]
+    tables that can change compiled code, add a field to `SourceRule` and a field to `CompileSettings`, and
+    merge the field's values in `merged_with`. `Config` and `ModuleRule` also need a field for the key,
+    because `merged_with` reads the key from them. If a key is allowed only in [[source]] tables, its field in
+    `Config` and `ModuleRule` is an empty `ClassVar`, like the field `instantiate`. Also add a row for the key
+    of [[source]] tables to `keys/ingredients.py`, so that the key is part of cache keys, records, the lock
+    file and the messages of `explain`.
     """
 
     define: Macros = ()
@@ -182,9 +182,10 @@ class Config:
     def fronts(self, *, runs_producers: bool) -> set[str]:
         """Return the libraries (such as CuPy) that may load kernels from the wheel.
 
-        If test runs of the project record calls of libraries, the result contains all libraries: a call of
-        CuPy can be recorded only if the wheel contains the loader's file for CuPy. The result also contains
-        all libraries if the project has producers that do not run in this build.
+        If the project's tests record calls of a library, the function returns all supported libraries,
+        because a call can be recorded only if the wheel contains the loader's file for the library. The
+        function also returns all supported libraries if the project has producers (functions that generate
+        sources) that do not run in this build.
         """
         is_unknown = bool(self.recorded) or (bool(self.producer) and not runs_producers)
         described = {rule.front for rule in self.source if rule.front}
@@ -193,8 +194,7 @@ class Config:
     def with_table(self, found: Problem) -> Problem:
         """Return a problem whose hint also names the table to which the user has to add the line.
 
-        If the problem is about a line of this table, the hint does not change, because the user corrects this
-        line and does not add a line.
+        The hint does not name the table if the problem is about a line that is already in the table.
         """
         where, prefix, hint = found.where, f"under {self.place}: ", self.place.in_full(found.hint)
         is_in_table = where is not None and where.path == self.place.file and where != self.place.of()

@@ -4,9 +4,9 @@ The allowed options can change the compiled code and the warnings, but cannot cr
 are allowed, because ptxas has more options than its help shows, and some of these options create files.
 
 Measurements with ptxas, NVRTC and nvJitLink of CUDA 12.9, 13.0 and 13.5 show that each string of the array
-`ptxas-options` is read as one option. No release accepts an abbreviated name of an option, or several options
-in one string. If the value of an option is missing, ptxas takes the next string of the array as the value.
-ptxas reads a string without a hyphen as the name of a file.
+`ptxas-options` is read as one option. CUDA 12.9, 13.0 and 13.5 do not accept an abbreviated name of an
+option, or several options in one string. If the value of an option is missing, ptxas takes the next string of
+the array as the value. ptxas reads a string without a hyphen as the name of a file.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ _REASONS = {
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
     """Return a dict that maps each spelling of an option, long and short, to the option's key in *names*.
 
-    Each key of *names* describes a group of options, for example by the reason why hatch-cubin refuses them.
-    The value of a key is a text with the options of the group, separated by blanks.
+    In *names*, a key is a text about some options, for example the reason why hatch-cubin refuses them, and
+    the value contains the names of these options, separated by blanks.
     """
     by_spelling: dict[str, str] = {}
     for value, group in names.items():

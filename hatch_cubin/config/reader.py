@@ -104,7 +104,7 @@ class _Reader:
     def has_placeholder(self, key: str, value: object, path: tuple[str | int, ...]) -> bool:
         """Report each placeholder "…" in the value of *key*; return whether the value has a placeholder.
 
-        Users copy placeholders from hints.
+        Hints of hatch-cubin contain placeholders, and users may copy a hint without writing a real value.
         """
         placeholders = [*_placeholders(value, path)]
         for place, text in placeholders:
@@ -564,8 +564,8 @@ def _report_replaced_settings(
 ) -> None:
     """Report each setting that a later [[source]] table with the same `path` replaces.
 
-    If the later table has a different path, the setting is not reported, because it may still count for
-    sources that the later table does not match.
+    A setting is not reported if the later table has a different `path`, because some sources may match only
+    the earlier table.
     """
     from .toml_lines import literal, setting  # lazy import: needed only to report mistakes
 

@@ -238,8 +238,8 @@ def _correct_option(key: str, value: object) -> tuple[str, object] | None:
 def _of_ptxas(value: object) -> object:
     """Return the options of ptxas in *value* as a list in which each item is one option.
 
-    The options that only print registers are left out. Raise ValueError if another option is not allowed, or
-    if no option is left.
+    Options that only print registers are left out. Raise ValueError if *value* contains only options that
+    print registers, or any other option that is not allowed.
     """
     each = value if isinstance(value, list) else [value]
     texts = [item for item in each if isinstance(item, str)]
@@ -495,7 +495,7 @@ def _toolkit(value: object) -> str | None:
 
 
 def _source_roots(value: object) -> dict[str, str] | None:
-    """Return source roots for folders that are listed without names. A root gets the name of its folder."""
+    """Return a named source root for each listed folder: the name of the root is the name of the folder."""
     folders = [value] if isinstance(value, str) else value
     if not isinstance(folders, list) or not folders:
         return None

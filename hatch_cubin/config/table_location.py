@@ -104,7 +104,7 @@ class NoTableError(ConfigError):
 
 
 def is_hidden(unread: TableLocation, right: TableLocation) -> bool:
-    """Return whether Hatch ignores a table of pyproject.toml because hatch.toml replaces an outer table."""
+    """Return whether Hatch ignores a table in pyproject.toml because hatch.toml replaces its parent table."""
     return (unread.file, right.file) == (_PYPROJECT, _HATCH_TOML) and unread.table[1] == "hatch"
 
 
@@ -147,7 +147,8 @@ def hatch_table(
 ) -> tuple[Mapping[str, Any], TableLocation]:
     """Return hatch-cubin's table in Hatch's settings.
 
-    The table for wheels takes precedence, then the table for all targets, then the table for *target*.
+    The function returns the first table that exists: the table for wheels, the table for all targets, or the
+    table for *target* (such as 'sdist').
     """
     path = _hook_path(build, target)
     if path is None:

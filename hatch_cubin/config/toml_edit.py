@@ -69,8 +69,8 @@ def remove_key(text: str, key: Sequence[str]) -> str:
 def _shortened(text: str, start: int, end: int) -> Iterator[str]:
     """Yield the text without a range in three ways, because only some of the results are valid TOML.
 
-    The three ways remove the whole lines of the range, the range and a comma before it, and the range and a
-    comma after it.
+    The first way removes all lines of the range, the second removes the range and a comma before it, and the
+    third removes the range and a comma after it.
     """
     yield text[: text.rfind("\n", 0, start) + 1] + text[(text.find("\n", end) + 1) or len(text) :]
     yield re.sub(r",?\s*\Z", "", text[:start]) + text[end:]

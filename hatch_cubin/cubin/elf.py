@@ -354,7 +354,10 @@ def _prototypes(data: bytes, sections: Sequence[_Section]) -> dict[int, str]:
 
 
 def _shared_symbols(data: bytes, sections: Sequence[_Section]) -> Iterator[tuple[str, _Symbol]]:
-    """Yield the symbols that linkers resolve between inputs, that is, without local and toolkit symbols."""
+    """Yield the symbols that linkers resolve between inputs.
+
+    Local symbols and symbols of the toolkit are left out.
+    """
     if any(each.is_in_file and each.offset + each.size > len(data) for each in sections):
         raise ValueError("a section extends beyond the end of the file")
     for symbol in _symbols(data, sections):

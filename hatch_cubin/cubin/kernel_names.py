@@ -84,8 +84,9 @@ def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> 
 def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked: Iterable[str]) -> bool:
     """Return whether *kernels* has the names that a build gives to kernels with these *symbols*.
 
-    *asked* are the template instantiations that the project's configuration lists. If exactly one symbol
-    demangles to the text of an instantiation, this symbol must belong to the instantiation.
+    *asked* are the template instantiations that the project's configuration lists. The result is False if
+    exactly one symbol demangles to the text of an instantiation, but *kernels* gives the instantiation a
+    different symbol.
     """
     wanted = {*map(without_blanks, asked)}
     instantiated = {name: symbol for name, symbol in kernels.items() if without_blanks(name) in wanted}
@@ -144,7 +145,7 @@ def without_blanks(name: str) -> str:
 
 
 class UnreadableSymbolError(Exception):
-    """A symbol has a part that the parser does not support, so that its name would be wrong."""
+    """A symbol has a part that the parser does not support, so the parser cannot tell the kernel's name."""
 
 
 class SymbolReader:

@@ -146,8 +146,8 @@ def shape_conflicts(
 ) -> Iterator[tuple[str, dict[str, list[str]]]]:
     """Yield each symbol that two inputs of a link declare in ways that nvlink does not accept.
 
-    With each symbol, yield a dict of its different declarations. A key describes a declaration, such as "has
-    8 bytes", and the value contains the names of the inputs with this declaration.
+    With each symbol, yield a dict: each key describes how inputs declare the symbol, such as "has 8 bytes",
+    and the value contains the names of these inputs.
     """
     having: dict[str, list[tuple[str, SymbolShape]]] = {}
     for name, symbols in inputs:

@@ -126,7 +126,7 @@ def choose_for_gpu(cc: int, driver: int | None, entries: ArchEntries, newest: in
 
     The driver version that PTX requires is known only after the PTX is compiled. *newest* is the highest
     driver version that PTX from this toolkit can require. The result is certain if the GPU would load the
-    same entry whether the PTX requires the lowest or the highest possible driver version.
+    same entry for the lowest and for the highest driver version that the PTX could require.
     """
     chosen = _select_entry(cc, driver, entries, assumed_driver=0)
     if chosen is None:

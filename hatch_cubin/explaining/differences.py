@@ -47,8 +47,8 @@ class NearestUnit(NamedTuple):
 def nearest_unit(now: Inputs, variant: Iterable[str], records: Mapping[str, Inputs]) -> NearestUnit | None:
     """Return the cached unit that is most similar to the unit with the inputs *now*.
 
-    The source of the cached unit must have the same path or the same text. Return None if the cache has no
-    unit of a source with this path or text.
+    A cached unit is compared with *now* only if the sources of the two units have the same path or the same
+    text. Return None if the cache contains no unit that can be compared.
 
     *variant* contains the macros of the unit's variant, such as `BLOCK=64`.
     """

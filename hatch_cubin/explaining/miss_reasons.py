@@ -1,6 +1,6 @@
 """Look up compiled units in the cache, and find the reason for each cache miss: one of the keys of `REASONS`.
 
-A cache entry for the unit's key may be damaged (counted by `Cache.damaged`), or may not have a trusted
+A unit's entry in the cache is not used if the entry is damaged (counted by `Cache.damaged`) or has no trusted
 signature (listed in `Cache.distrusted`). If the cache has no entry for the key, `differences.nearest_unit`
 compares the unit's inputs with those of the most similar unit in the cache. `keys/ingredients.py` lists all
 inputs of a unit.

@@ -124,7 +124,8 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def _patterns_for_wheels(self) -> Iterator[named_sources.Pattern]:
         """Yield the patterns of `artifacts` and `include` that select files only for wheels.
 
-        The shared `artifacts` of all targets are also patterns for wheels, unless the wheel has its own.
+        If Hatch's table for wheels has no key `artifacts`, the patterns in the `artifacts` of all targets are
+        used.
         """
         wheel, shared = self.build_config.target_config, self.build_config.build_config
         table = _WHEEL if "artifacts" in wheel else _BUILD
@@ -141,8 +142,8 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def _warn_about_sdists(self, project: Project, *folders: str) -> None:
         """Warn if sdists would contain one of the *folders*, which are useful only in this source tree.
 
-        A hook that is configured only for wheels does not run for sdists, so the hook cannot exclude
-        *folders* from sdists.
+        If the hook is configured only for wheels, it does not run for sdists, and so it cannot exclude a
+        folder from sdists.
         """
         if self.PLUGIN_NAME in self.build_config.build_config.get("hooks", {}):
             return
@@ -235,8 +236,8 @@ def _names_in(root: str, folder: str) -> list[str]:
 def _packages(root: str, metadata: Any) -> dict[str, str]:
     """Return the top-level packages that hatchling would put into the wheel, each with its folder.
 
-    The function makes its own builder, because a builder keeps the first value of `exclude` that it reads,
-    and the hook adds patterns to `exclude` of its builder later.
+    The function does not use the hook's builder, because a builder reads `exclude` only once, and the hook
+    adds patterns to `exclude` later.
     """
     folders: dict[str, str] = {}
     for file in WheelBuilder(root, metadata=metadata).recurse_selected_project_files():

@@ -1,4 +1,4 @@
-"""Warn of patterns in the project's settings for wheels that match files which the wheel leaves out."""
+"""Warn if a pattern in the project's settings for wheels matches files that the wheel leaves out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Pattern(NamedTuple):
 def warn_of_patterns(project: Project, left_out: Sequence[str], patterns: Iterable[Pattern]) -> None:
     """Warn of each pattern that names some of the files which the wheel leaves out.
 
-    A pattern without the beginning of a suffix, such as `src/**` or `*.*`, names no file.
+    There is no warning for a pattern that does not contain at least the beginning of a suffix such as `.cu`:
+    for example, `src/**` or `*.*`.
     """
     for setting, pattern, where, matches in patterns:
         begin = re.split(r"[*?\[]", PurePosixPath(pattern).suffix)[0]

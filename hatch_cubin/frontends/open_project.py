@@ -308,8 +308,8 @@ def packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str
 def found_packages(root: Path) -> dict[str, str]:
     """Return the packages in `src/`, or else the packages in the project's folder.
 
-    If `src/` and the project's folder contain no packages, and only one folder in the project does, return
-    the packages in this folder.
+    If `src/` and the project's folder contain no packages, but exactly one other folder contains packages,
+    return the packages in that other folder.
     """
     from ..project.source import BUNDLE_FOLDER
 

@@ -34,7 +34,7 @@ def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
 
 
 def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return names by folder: if none of these files and folders exists, no file exists at *paths*."""
+    """Return absent files and folders, by parent folder: while all are absent, no file exists at *paths*."""
     there = dict[str, bool]()
     names: dict[str, set[str]] = {}
     for path in paths:
@@ -47,7 +47,8 @@ def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]
 def _first_missing(tree: ProjectTree, path: str, there: dict[str, bool]) -> str:
     """Return the start of *path*, up to and including its first part that does not exist.
 
-    *path* is not a file. If it is a folder, the result is *path* with a `/` at its end.
+    The caller has checked that no file exists at *path*. If a folder exists at *path*, the result is *path*
+    with a `/` at its end.
     """
     end = -1
     while (end := path.find(os.sep, end + 1)) >= 0:

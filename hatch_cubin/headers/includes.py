@@ -162,7 +162,7 @@ class Resolver(IncludeSearch):
         )
 
     def _is_at_root(self, name: str) -> bool:
-        """Return whether the compiler finds the pre-included file *name* only by its path in the project."""
+        """Return whether the pre-included file *name* is in the project, but not in any include folder."""
         elsewhere = self.find(Include(_at_root(name), "angle"), self.project, "").places
         return (
             not elsewhere and disk.is_file(self.tree.disk_path(name), self.tree) and self.tree.is_inside(name)

@@ -149,7 +149,7 @@ class RecalledClosures:
     def _number(self, tried: Iterable[TriedPaths]) -> int:
         """Return an integer that stands for the set of paths *tried*: the bit of each path's number is set.
 
-        A path without a number gets a new number.
+        A path that does not have a number yet gets the next free number.
         """
         bits = 0
         for places in tried:

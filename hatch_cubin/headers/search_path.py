@@ -81,8 +81,8 @@ def toolkit_roots(toolkit: Toolkit, *, system: bool, unpacks: bool = True) -> li
     headers.
 
     The shims are hatch-cubin's replacements for headers of the host's standard library, which many sources
-    include although NVRTC does not provide these headers. Another shim replaces CUDA's own header cuda.h,
-    because the original cuda.h declares functions of the host.
+    include although NVRTC does not provide these headers. hatch-cubin also has a replacement (a shim) for
+    CUDA's own header cuda.h, because the original cuda.h declares functions of the host.
     """
     roots = []
     look = _bundled_headers if unpacks else _bundled_headers_before
@@ -154,7 +154,7 @@ def is_shared(root: SearchFolder) -> bool:
 
 
 def _install_paths(files: Iterable[str]) -> Iterator[str]:
-    """Yield for each of *files* (logical names of headers) the paths in site-packages where it may be."""
+    """For each of the headers *files* (logical names), yield the paths in site-packages where it may be."""
     for logical in files:
         place = logical.partition("/")[2]
         yield from (place, f"nvidia/{place}")
@@ -184,8 +184,8 @@ def _system_trees() -> Iterator[Mapping[str, Path]]:
 def _has_toolkit_version(runtime: Path, toolkit: Toolkit) -> bool:
     """Return whether headers have the compiler's version; headers of other versions could change the code.
 
-    Only the CUDA runtime's headers state their version. All other CUDA headers in the folder were installed
-    together with the runtime's headers.
+    Only the CUDA runtime's headers state a version. The same version holds for all other CUDA headers in a
+    folder, because all CUDA headers in the folder were installed together.
     """
     header = runtime / "cuda_runtime_api.h"
     text = header.read_text("latin-1") if header.is_file() else ""

@@ -4,8 +4,8 @@ Cache keys, cache records, the command `explain`, the lock file and the bill of 
 
 If an input were missing from this list, it could change a result without changing the result's cache key.
 `tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's configuration, and
-fails if no row of the list shows the change. The test `test_ingredients.py` lists the fields that cannot
-change a result.
+fails if the values of all inputs in the list stay the same. The test `test_ingredients.py` lists the fields
+that cannot change a result.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class UnitInputs(NamedTuple):
 
 
 class DigestPositions(NamedTuple):
-    """For each compiler: the position of an input in the list of inputs whose digest is the cache key.
+    """For each compiler, the position of an input among the inputs that are digested to make a cache key.
 
     A position is None if the compiler's cache key does not contain the input.
     """
@@ -84,10 +84,7 @@ class DigestPositions(NamedTuple):
 
     @property
     def tileiras(self) -> int | None:
-        """The position of the input in the digest of keys for tileiras.
-
-        An input has the same position for tileiras as for ptxas, because both tools are assemblers.
-        """
+        """The position of the input in cache keys for tileiras; it is the same as in cache keys for ptxas."""
         return self.ptxas
 
 
@@ -153,8 +150,8 @@ def _source(unit_inputs: UnitInputs) -> str:
 def _assembled(unit_inputs: UnitInputs) -> str | None:
     """Return the arch for which ptxas assembles NVRTC's PTX as a check; None for other results.
 
-    The arch is part of the cache key, so that builds do not use PTX that earlier versions of hatch-cubin
-    cached without this check.
+    Cache keys contain the arch, because earlier versions of hatch-cubin cached PTX that ptxas had not
+    checked, and builds must not use that PTX.
     """
     is_made = unit_inputs.unit.arch.is_ptx and unit_inputs.tool == NVRTC
     return str(unit_inputs.unit.arch.real) if is_made else None
@@ -223,7 +220,7 @@ def _builds(unit_inputs: UnitInputs) -> dict[str, str]:
 
 
 def _value_only(value: Callable[[UnitInputs], str | None]) -> Callable[[UnitInputs], Sequence[str]]:
-    """Return a function for the field *parts* of `Ingredient` that returns an input's value without its name.
+    """Return a function for *parts* of `Ingredient`: it returns an input's value without the input's name.
 
     The digest does not contain the input's name, because the cache keys of the first releases did not contain
     the name.
@@ -513,7 +510,7 @@ def inputs_of(unit_inputs: UnitInputs, *, of_arch: bool = True) -> dict[str, Any
 def digest_parts(unit_inputs: UnitInputs) -> list[str | bytes]:
     """Return the texts that are digested to make the cache key of a unit.
 
-    Inputs without a position in the digest are covered by the part of the cache key that cuda.core makes.
+    Inputs whose position is None are in the part of the cache key that cuda.core computes.
     """
     return [part for each in _INGREDIENTS_OF_KEY[unit_inputs.tool] for part in each.digest_parts(unit_inputs)]
 

@@ -291,7 +291,7 @@ def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool 
 
 
 def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
-    """Return the sources and the project's headers of *jobs*, except those for calls of CuPy or cuda.core."""
+    """Return the sources and the project's headers of *jobs*, except files for calls of CuPy or cuda.core."""
     closures = {job.unit.module: job.closure for job in jobs}
     return [path for path in _files_to_leave_out(project, closures.items()) if not lies_outside(path)]
 

@@ -43,7 +43,7 @@ def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
 def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Iterator[Problem]:
     """Yield a problem for each source without kernels that has the same name as another source.
 
-    The hint excludes the source without kernels, so that only one source has the name.
+    The hint suggests to exclude the source without kernels, so that only one source has the module name.
     """
     alone = [same for same in shared if not any(module.link for module in same)]
     needless = [module for same in alone for module in same if _makes_no_kernel(module)]
@@ -101,7 +101,7 @@ def _suggested_tables(
 def _give_distinct_names(
     tables: Mapping[str, str], sources: Sequence[Module], linked: Sequence[str], config: Config
 ) -> bool:
-    """Return whether *tables* give each source a different name, and keep names that the project has set."""
+    """Return whether *tables* give all sources different names, and replace no name that the project sets."""
     named = [glob_regex(rule.path) for rule in config.source if rule.name is not None]
     matching = [(glob_regex(glob), pattern) for glob, pattern in tables.items()]
     names = {name.casefold(): "" for name in linked}

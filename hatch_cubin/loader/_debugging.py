@@ -60,13 +60,14 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
     guess = _guess(name, known) or f"the bundle has {', '.join(map(repr, known[:20])) or 'nothing'}{more}"
     if "<" in name:
         guess = f"only template instances in 'instantiate' are built; {guess}"
+    guess += "; if its source is new, install the package again" * _layer().is_editable
     return _message(f"no kernel or module {name!r}; {guess}")
 
 
 def _guess(name: str, known: "Iterable[str]") -> str:
     lower = {each.lower(): repr(each) for each in known}
     close = _import("difflib").get_close_matches(name.lower(), lower, n=3)
-    start = os.path.basename(name.lower()).partition(".")[0]  # of a template or a file
+    start = os.path.basename(name.lower()).partition(".")[0]
     close = close or [each for each in lower if start and each.startswith(start)][:3]
     return f"did you mean {' or '.join(map(lower.__getitem__, close))}?" if close else ""
 
@@ -211,7 +212,7 @@ def _check(found: "_Module", kernel_name: str, arguments: "tuple[Any, ...]") -> 
     if found.name in _layer().replaced:
         raise CubinError(_message(f"the parameters of {kernel_name!r} are unknown in code given to use()"))
     takes = [each.parameters.get(kernel_name) for each in _entries_with(found, kernel_name)]
-    known = {repr(each): each for each in takes if each is not None}  # usually one for all archs
+    known = {repr(each): each for each in takes if each is not None}
     if not known:
         what = f"the manifest does not have the parameters of {kernel_name!r}"
         raise CubinError(_message(f"{what}: a build with a newer hatch-cubin may find them"))
@@ -313,8 +314,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "e9bbb9b9baf673e07363342f7a1806e1d285c73980f401dae87b9580a8c05603",
-    "_split": "a1367eb1e615291f3da56e9756bfb3da7b0cc5fc560bb4931442f1c6e4aeb1ab",
+    "_packs": "f645dcdd2360f0055a91b435468d36bcde2c91568bdd7288a1bf2f44a64a149e",
+    "_split": "15820567e3d7e88204e3d52237958a96646706c68a5c22c80399ca54646ea264",
 }
 
 
@@ -433,4 +434,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "9069938b92caa669"
+__build__ = "53fb7b0597019e66"

@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "9069938b92caa669"
+__build__ = "53fb7b0597019e66"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "9069938b92caa669"
+__build__ = "53fb7b0597019e66"

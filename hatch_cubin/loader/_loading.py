@@ -263,7 +263,7 @@ def _preload(names: "Sequence[str]", devices: "Sequence[Any]") -> Preloaded:
         for (found, kernel_name), exact in kernels.items():
             try:
                 entry = _choose(found, kernel_name, cc, driver)
-                _ = entry._file_path  # fails if the file is not installed
+                _ = entry._file_path
             except CubinNotFoundError as exc:
                 missing[str(exc)] = exc
                 wrong = wrong or exact
@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "9069938b92caa669"
+__build__ = "53fb7b0597019e66"

@@ -73,4 +73,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(what))
 
 
-__build__ = "9069938b92caa669"
+__build__ = "53fb7b0597019e66"

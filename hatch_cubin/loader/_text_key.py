@@ -92,4 +92,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "9069938b92caa669"
+__build__ = "53fb7b0597019e66"

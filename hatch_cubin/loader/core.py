@@ -178,6 +178,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "9069938b92caa669"
+__build__ = "53fb7b0597019e66"
 
 _drop_in.refuse_other_version(__build__, __file__)

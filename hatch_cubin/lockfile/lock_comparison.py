@@ -58,9 +58,9 @@ def make_lock(
 ) -> LockFile:
     """Make the content of a project's lock file from its *jobs* and the digests of the known *results*.
 
-    *all_modules* are all modules with their headers, even the modules of sources that the build does not
-    compile because another source includes them. The caller adds the facts about producers (functions that
-    generate sources) to the lock file's content.
+    *all_modules* are all modules with their headers, including modules that the build does not compile
+    because another source includes the module's source. The caller adds the facts about producers (functions
+    that generate sources) to the lock file's content.
     """
     files, built = file_digests(jobs), {job.unit.module.source.path for job in jobs}
     pairs = [(module, closure) for module, closure, _search in all_modules]
@@ -300,7 +300,10 @@ def _digests(lock: LockFile) -> dict[str, str | None]:
 
 
 def differences_of_jobs(lock: LockFile, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
-    """Return the differences between the lock file and *jobs*, for an unchanged project and a new toolkit."""
+    """Return the differences between the lock file and *jobs* that a new toolkit causes.
+
+    The function assumes that the project has not changed.
+    """
     other = [job.unit.name for job in jobs if _unit(lock, job)[0] != job.keys.key.hex()]
     before, now = lock.builds, _builds(toolkit)
     builds = [
@@ -330,8 +333,8 @@ def _unit(lock: LockFile, job: Job) -> Sequence[str | None]:
     All values are None if the unit does not have an entry.
 
     The entry may be missing although the project has not changed: a build does not compile a source that
-    another source includes, so the lock file has no units of the included source. If the current build
-    rejects the including source, this build compiles the included source.
+    another source includes, so the lock file has no units of the included source. If this build rejects a
+    source, it compiles the sources that the rejected source includes, and these may have no entry.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]

@@ -2,9 +2,9 @@
 
 A producer is a function of the project that returns the texts of generated sources. A lock file contains the
 digest of each generated text, but not the text itself. If all results are in the cache, a build does not need
-the generated text. The build then needs only facts about the text, which the lock file contains: the settings
-of each source, the first lines of each PTX text (the target is in these lines), and the kinds of kernels in
-each source with tile code.
+the generated text, but only facts about it, which the lock file contains. These facts are the settings of
+each source, the first lines of each PTX text (with the target), and the kinds of kernels in each source with
+tile code.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def with_locked_texts(
 
 
 def _known_text(name: str, entry: Mapping[str, Any]) -> Any:
-    """Return the facts in the lock file about a text, in the form of a value that a producer returns."""
+    """Return a substitute for a producer's text, made from the facts in the lock file."""
     if is_tile_ir(name):
         return plain(TILE_IR_MAGIC)
     return entry.get("ptx", entry.get("tile", _UNKNOWN))

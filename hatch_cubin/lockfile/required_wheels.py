@@ -57,7 +57,7 @@ def installed_late(root: str | Path, setup_requires: Iterable[str] = ()) -> Prob
     A front end first installs the requirements in [build-system], and then asks the build backend and its
     plugins for further requirements. Examples of further requirements are the result of `dependencies` in a
     build hook of Hatch, and *setup_requires* in a setup.py. If a project has *setup_requires*, setuptools
-    does not ask its plugins.
+    does not ask its plugins for requirements.
     """
     pyproject, backend = table_location.read_project(root)
     known = table_location.inside(pyproject, "build-system").get("requires")

@@ -15,8 +15,8 @@ def merge_equal_calls(modules: Iterable[Module]) -> list[Module]:
 
     A merged module has the template names and archs of all modules from which it was merged.
 
-    Raise ConfigError if the texts of equal calls could include different headers, because a wheel can contain
-    only one result for equal calls.
+    Because a wheel can contain only one result for equal calls, raise ConfigError if the texts of these calls
+    could include different headers.
     """
     merged: dict[object, Module] = {}
     problems: list[Problem] = []

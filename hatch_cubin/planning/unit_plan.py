@@ -69,7 +69,8 @@ class Module(CompileSettings):
     """A module, which programs load: a source with its settings, a variant of a source, or linked sources.
 
     If a module is linked from several sources, each of these sources becomes an object file, which is also a
-    `Module`. An object file is compiled and cached separately, and programs cannot load an object file.
+    `Module`. An object file is compiled and cached separately, like a module, but programs cannot load an
+    object file.
     """
 
     base: str
@@ -457,7 +458,7 @@ def _module_of_call(
 ) -> Module:
     """Return the module of a source that is compiled for a *call* of a library such as CuPy.
 
-    The options come only from those [[source]] tables with `as` whose `path` matches the source.
+    The options come only from [[source]] tables that have the key `as`, and whose `path` matches the source.
     """
     _refuse_other_settings(config, source, rules)
     archs, whole = config.archs, Module(f"{call.front}:{call_key(call, source)}", source, front=call.front)
@@ -468,10 +469,11 @@ def _module_of_call(
 
 
 def _refuse_other_settings(config: Config, source: Source, rules: Sequence[SourceRule]) -> None:
-    """Raise ConfigError if a source with `as` is PTX, or if other [[source]] tables would change its compile.
+    """Raise ConfigError if the source of a library's call is PTX, or if other tables change its settings.
 
-    A source with `as` is a text that the package gives to CuPy or cuda.core at run time. The library compiles
-    the text only with the settings of its call, so the build must also use only these settings.
+    If a [[source]] table has the key `as`, the package gives the source's text to CuPy or cuda.core at run
+    time. CuPy and cuda.core compile the text only with the settings of the call, so the build must also use
+    only the settings of the call.
     """
     problems = [
         problem(
@@ -630,9 +632,9 @@ def _arch_of_tile_kernels(
 ) -> Arch | None:
     """Return the arch of the code that tileiras makes for *target*.
 
-    From sm_90 on, tileiras makes code for exactly one arch (`sm_90a`). Targets for PTX are left out, because
-    the driver cannot compile tile kernels. Targets that the user named only by a group of archs are left out
-    if tileiras does not know them.
+    For compute capability 9.0 and newer, tileiras makes code only for the arch with the suffix `a`, such as
+    sm_90a. Targets for PTX are left out, because the driver cannot compile tile kernels. Targets that the
+    user named only by a group of archs are left out if tileiras does not know them.
     """
     path, arch = module.source.path, target.arch
     if not toolchain.tile:

@@ -54,7 +54,7 @@ class _PlaceOfScript(TableLocation):
         return "the mapping that the producer returns for one source"
 
     def in_full(self, hint: str | None) -> str | None:
-        """Return a hint with its line of TOML rewritten as an item of a Python mapping."""
+        """Return a hint with its line of TOML rewritten as an item of the mapping that a producer returns."""
         try:
             items = loads(hint or "").items()
         except ValueError:
@@ -78,7 +78,7 @@ def sources_of(produced: Produced, rule: ProducerRule, place: TableLocation) -> 
 
 
 def _equal_variants(sources: Sequence[Source]) -> Iterator[Problem]:
-    """Yield a problem for each source whose name has the values of an earlier name in another order."""
+    """Yield a problem for each source whose name differs from an earlier name only in the order of values."""
     first: dict[tuple[Any, ...], Source] = {}
     for source in sources:
         made = source.produced

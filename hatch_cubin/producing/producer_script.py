@@ -71,7 +71,7 @@ def undeclared_in(folder: str, disk_path: str, files: Container[str]) -> list[st
 def is_listed(name: str) -> bool:
     """Return whether a name in a folder counts as an input.
 
-    Hidden files and caches do not count.
+    The names of hidden files and caches do not count as inputs.
     """
     return name not in _NEVER_LISTED and not name.startswith(".")
 
@@ -220,7 +220,7 @@ class ReadRecorder:
                 self.read[name] = None
 
     def _name(self, path: str) -> str | None:
-        """Return a path's name in the project if it has to be declared as an input; None for other paths."""
+        """Return a path's name in the project; None if the path need not be declared as an input."""
         inside = os.path.join(path, "")
         if inside.startswith(self._exempt):
             return None
@@ -254,7 +254,7 @@ class WatchedEnviron(type(os.environ)):  # type: ignore[misc]
         return False
 
     def _record(self, key: Any) -> None:
-        """Record the name of a missing variable if the project's own code, and not a library, asks for it."""
+        """Record a missing environment variable if the project's own code, and not a library, asks for it."""
         frame: Any = sys._getframe(2)  # noqa: SLF001
         if frame.f_code.co_name == "getenv":
             frame = frame.f_back

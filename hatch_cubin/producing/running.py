@@ -83,7 +83,7 @@ def _is_site_folder(path: str) -> bool:
 def _is_importable(tree: ProjectTree, path: str) -> bool:
     """Return whether the process may import from a folder of `sys.path`.
 
-    The process may not import from a folder of the project, except from an environment inside the project.
+    Imports from the project's folders are not allowed, except from an environment inside the project.
     """
     if path == "" or os.path.realpath(path) == os.path.realpath(tree.root):
         return False

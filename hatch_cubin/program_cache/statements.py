@@ -80,8 +80,8 @@ def connect(path: str, query: str) -> sqlite3.Connection:
 def is_damage(exc: BaseException, *, writable: bool = False) -> bool:
     """Return whether an error means that the file is damaged, or is not an SQLite database.
 
-    If the header of the database file is damaged, SQLite may also report an unsupported file format, or
-    report that a *writable* file is read-only.
+    SQLite may also report a damaged header of the file as an unsupported file format, or as a read-only file
+    although the file is *writable*.
     """
     # The messages are compared because Python 3.10 does not provide SQLite's error codes. A message that
     # contains a damaged name raises UnicodeDecodeError.

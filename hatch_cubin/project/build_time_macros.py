@@ -1,6 +1,7 @@
 """Find lines with `__DATE__`, `__TIME__` or `__TIMESTAMP__`, which give different code at each compile.
 
-If another macro builds one of these three names with the operator `##`, the line is not found.
+A line is not found if another macro builds the name `__DATE__`, `__TIME__` or `__TIMESTAMP__` with the
+operator `##`.
 """
 
 from __future__ import annotations

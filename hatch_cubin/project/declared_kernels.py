@@ -1,9 +1,9 @@
 """Find the `extern "C"` kernels that the text of a source defines, and the types of their parameters.
 
-Macros and conditionals can change the meaning of a source's text. This module does not evaluate macros and
-conditionals, so it reports a kernel only if the kernel's definition contains no macro and is not inside a
-conditional, and if the kernel's name does not occur anywhere else in the text. A parameter's type is reported
-only if it consists of C++ keywords.
+Macros and conditionals can change the meaning of a source's text. Because this module does not evaluate
+macros and conditionals, it leaves out each kernel whose definition contains a macro or is inside a
+conditional. A kernel is also left out if its name occurs anywhere else in the text. A parameter's type is
+reported only if it consists of C++ keywords.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def _nesting(code: str) -> list[tuple[int, str]] | None:
 def _kernels(
     code: str, *, blocks: bool, scopes: frozenset[str] = frozenset((_C, _NAMESPACE))
 ) -> Iterator[re.Match[str]]:
-    """Yield the definitions of `extern "C"` kernels that are inside no blocks but those in *scopes*.
+    """Yield the definitions of `extern "C"` kernels; the blocks around a kernel must be of kinds in *scopes*.
 
     By default, *scopes* are namespaces and blocks `extern "C" { … }`.
 

@@ -136,7 +136,7 @@ class Project:
 
     @property
     def cache_folder(self) -> Path:
-        """The cache folder: the folder that pyproject.toml configures, or a folder of the user."""
+        """The cache folder: the folder that pyproject.toml configures, or the user's default cache folder."""
         return user_folders.cubins_folder(self.root, self.config.cache_dir)
 
     @property
@@ -501,9 +501,9 @@ def _why_none_matches(project: Project, pattern: str) -> str | None:
 def _sources_elsewhere(project: Project) -> list[str] | None:
     """Return globs to suggest for the key 'sources', or None if no file looks like a source.
 
-    The globs match sources outside packages. If the project has no sources outside packages, the globs match
-    other files that may contain kernels: files with a suffix in capitals, or files in packages with a suffix
-    such as `.cu.txt`.
+    The suggested globs match sources outside the project's Python packages. If the project has no sources
+    outside packages, the suggested globs match other files that may contain kernels: files with a suffix in
+    capitals, or files in packages with a suffix such as `.cu.txt`.
     """
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]

@@ -168,7 +168,7 @@ def is_before_directive(match: re.Match[str]) -> bool:
 
 
 def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
-    """Return a macro's name, and its value if `#include MACRO` can use it, or else an unknown value."""
+    """Return a macro's name and value; replace a value that `#include MACRO` cannot use by a placeholder."""
     if not parameters and (parse_operand(value).form != "unknown" or _is_path(value.strip())):
         return name, value.strip()
     if parameters and ".." not in value and _TEMPLATE.fullmatch(f"({value}"):

@@ -98,7 +98,7 @@ class Source:
     def line_in_file(self, line: int) -> int:
         """Return the line number in the file for a line number in the text.
 
-        The file of a recorded call has one more line before the text.
+        In the file of a recorded call, the text begins on the second line.
         """
         return line if self.recorded is None else line + 1
 

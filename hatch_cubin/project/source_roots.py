@@ -1,8 +1,8 @@
 """Locate the project's files on the disk, in the project's folder or in source roots.
 
-A source root is a folder above the project to which pyproject.toml gives a name. Messages and the compiler
-see a source root as a folder of the project that has the root's name. An sdist contains copies of the source
-roots.
+A source root is a folder above the project to which pyproject.toml gives a name. In messages and for the
+compiler, a source root looks like a folder in the project with the name of the root. An sdist contains copies
+of the source roots.
 """
 
 from __future__ import annotations

@@ -293,7 +293,8 @@ class SharedStore:
     def _may_write(self, *, is_signed: bool) -> bool:
         """Return whether this build may replace the pack index.
 
-        All builds that accept the current index must accept the new index too.
+        The result is False if some builds that accept the current index would reject an index from this
+        build.
         """
         signature = self._policy.sign_index(b"")
         return (not is_signed or signature != b"") and self._policy.accepts_index(b"", signature)

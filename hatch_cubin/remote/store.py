@@ -44,8 +44,8 @@ class TrafficCounter:
     def assume_sent(self, count: int) -> bool:
         """Assume that *count* more bytes were uploaded.
 
-        The uploading library does not report its progress. Return whether any bytes were still to be uploaded
-        before this call.
+        The number *count* is an assumption, because the library that uploads does not report its progress.
+        Return False if all bytes already counted as uploaded before this call.
         """
         with self._lock:
             before = self._sending
@@ -76,7 +76,7 @@ class Store(Protocol):
         """
 
     def has(self, name: str) -> bool:
-        """Return whether an object exists; True if the store cannot answer this question."""
+        """Return False if the store reports that an object does not exist, and True for any other answer."""
 
     def put(self, name: str, data: bytes) -> None:
         """Store *data* as the object *name*."""
@@ -85,8 +85,8 @@ class Store(Protocol):
         """Replace an object that had the tag *tag* when this build read it.
 
         Return True if the store has checked that no other build has changed the object after this build read
-        it. If the result is False, another build may have changed the object, and its change or the change of
-        this build may be lost.
+        it. If the result is False, another build may have changed the object at the same time, and one of the
+        two changes may be lost.
         """
 
     def close_idle(self) -> None:

@@ -2,7 +2,7 @@
 
 tileiras loads libnvvm and runs ptxas; it finds them in folders beside its own folder. If libnvvm or ptxas is
 missing, the message of tileiras does not say what is missing. Cache keys contain the exact versions of
-tileiras, libnvvm and ptxas, because their patch levels differ in CUDA 13.3.
+tileiras, libnvvm and ptxas, because their patch levels can differ from each other, as in CUDA 13.3.
 """
 
 from __future__ import annotations

@@ -321,7 +321,7 @@ class Toolkit:
     def _check_release(self) -> str | None:
         """Return a warning if the toolkit's patch level is unknown.
 
-        Raise ToolchainError if the patch level is wrong.
+        Raise ToolchainError if the installed toolkit does not have the patch level that the project requires.
         """
         if self._wanted is None or self._wanted.count(".") < 2:
             return None

@@ -179,7 +179,7 @@ class _Header:
             os.unlink(self._place)
 
     def forget(self) -> None:
-        """Close the file of the precompiled header, to free disk space."""
+        """Close the file of the precompiled header, which is already deleted, to free its disk space."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self.path = self._descriptor = None
@@ -405,8 +405,8 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
 
     The symbols of LTO-IR cannot be read directly. The PTX made from LTO-IR shows variables and kernels, but
     not functions. To find functions that the LTO-IR defines, the LTO-IR is linked with a probe, which is code
-    that calls every function of the other inputs. If the LTO-IR does not define a function that the probe
-    calls, the PTX that is made from the LTO-IR and the probe declares the function as `.extern`.
+    that calls every function of the other inputs. The linker makes PTX from the LTO-IR and the probe; in this
+    PTX, each called function that the LTO-IR does not define is declared as `.extern`.
     """
     arch = [option for option in task["options"] if option.startswith(b"-arch=")]
     probe = {**task, "kind": "lto", "options": [*arch, b"-dlto"], "instantiate": [], "ptx": False}
@@ -433,8 +433,8 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 
     The name "" stands for all inputs together, linked into one PTX.
 
-    Declarations in LTO-IR cannot be read, so the linker makes PTX from the LTO-IR. In this PTX, each
-    undefined symbol has a declaration with `.extern`.
+    The linker makes PTX from the LTO-IR, because PTX, unlike LTO-IR, shows a declaration with `.extern` for
+    each undefined symbol.
     """
     inputs = [each for each in task["inputs"] if each[0] == "lto"]
     found = {}
@@ -448,9 +448,9 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
     """Link *inputs*; each input consists of a kind, a name and bytes.
 
-    If two inputs declare a symbol differently, nvJitLink succeeds, although it prints an error of nvlink, or
-    writes the error to its log in a link with LTO. This function makes the link fail if nvJitLink prints or
-    logs an error of nvlink.
+    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink (or logs it, in a link
+    with LTO), but still succeeds. This function makes the link fail if nvJitLink prints or logs an error of
+    nvlink.
     """
     with _caught_stderr() as printed:
         outcome = _linked_anyway(options, inputs)
@@ -539,11 +539,11 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 
 
 def _open_folders(folders: dict[int, str]) -> None:
-    """Open each folder in *folders*, with the folder's number as its file descriptor.
+    """Open folders under fixed file descriptors: *folders* maps each file descriptor to a folder.
 
-    If the limit of open files does not allow a file descriptor with a folder's number, the function adds two
-    other paths of the folder to `_unnamed`. `_compile_unnamed` compiles once with each of the two paths, and
-    compares the results.
+    If the limit of open files does not allow a file descriptor in *folders*, the function stores two other
+    paths of the folder in `_unnamed`. For folders in `_unnamed`, `_compile_unnamed` compiles twice, each time
+    with a different path of the folder, and compares the results.
     """
     most = _allow_descriptors(max(folders) + 1)
     for number, folder in folders.items():

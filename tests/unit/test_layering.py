@@ -227,7 +227,8 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/failed_compile": "hints/include_chain",
         "hints/kernel_declarations": "",
         "hints/language": "definitions diagnostics hints/failed_compile hints/kernel_declarations",
-        "hints/macros": "diagnostics hints/failed_compile",
+        "call_options": "",
+        "hints/macros": "call_options diagnostics hints/failed_compile",
         "hints/merge_pasteable": "",
         "hints/host_code": "diagnostics hints/failed_compile hints/include_chain",
         "hints/other_sources": "definitions diagnostics hints/failed_compile",
@@ -237,15 +238,15 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/undefined_names": "diagnostics hints/failed_compile",
         "hints/instantiations": "diagnostics hints/failed_compile hints/kernel_declarations "
         "hints/undefined_names",
-        "advice": "diagnostics hints/conditions hints/failed_compile hints/headers hints/host_code "
-        "hints/instantiations hints/language hints/macros hints/not_cuda hints/other_sources "
+        "advice": "call_options diagnostics hints/conditions hints/failed_compile hints/headers "
+        "hints/host_code hints/instantiations hints/language hints/macros hints/not_cuda hints/other_sources "
         "hints/undefined_names",
         "identical_variants": "",
         "shared_kernels": "definitions hints/kernel_declarations",
         "inline_assembly": "",
         "missing_kernels": "",
         "other_compilers": "",
-        "plan_warnings": "",
+        "plan_warnings": "call_options",
         "kernels_in_headers": "",
         "precompiled_headers": "",
         "processes": "",

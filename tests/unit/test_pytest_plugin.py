@@ -118,6 +118,25 @@ def test_a_session_that_runs_no_test_says_nothing_about_recording(
 
 
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one", "xdist"])
+@pytest.mark.parametrize("begin", ["", "def test_it(): "], ids=["collected", "run"])
+def test_a_package_without_modules_for_calls_is_told_with_the_key_that_adds_them(
+    project: Path, begin: str, workers: tuple[str, ...]
+) -> None:
+    test = f"{begin}import pkg._cubins.core\n"
+    (project / "pkg/_cubins/core.py").unlink(missing_ok=True)
+    done = session(project, "--record-cubins=in/calls", *workers, test=test)
+    told = [line for line in done.stderr.splitlines() if "pkg._cubins.core," in line]
+    assert (done.returncode != 0, len(told)) == (True, 1), done
+    assert 'write recorded = ["in/calls"] in ' in told[0]
+    assert 'as = "cuda.core"' in told[0]
+
+
+def test_a_run_that_forbids_compiles_tells_the_key_without_a_folder(project: Path) -> None:
+    done = session(project, "--forbid-run-time-compiles", test="import pkg._cubins.core\n")
+    assert 'write recorded = ["FOLDER"]' in done.stderr, done
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one", "xdist"])
 def test_no_way_hides_a_compile(project: Path, workers: tuple[str, ...]) -> None:
     done = session(project, "--forbid-run-time-compiles", "--record-cubins=calls", *workers, test=HIDDEN)
     assert done.returncode == 1, done

@@ -174,7 +174,7 @@ def _in_project(project: Project, glob: str) -> str:
 
 
 def _chosen(plan: Plan, globs: Sequence[str]) -> Plan:
-    """Remove all sources and modules from the plan that do not match one of the globs."""
+    """Return the plan with only the sources and modules that match at least one of the globs."""
     from ...project.source import glob_regex
 
     rules = [glob_regex(glob) for glob in globs]

@@ -146,8 +146,8 @@ def _checked(
 def _uncompiled_sources(opened: OpenedWheel, excluded: Sequence[str]) -> Iterator[ReportSection]:
     """Yield a section with the sources that the key `exclude` names, and that are files of the wheel.
 
-    `exclude` only keeps hatch-cubin from compiling the sources. The globs *excluded* are relative to the
-    project or to a package.
+    The key `exclude` decides which sources hatch-cubin compiles, but not which files the wheel contains. The
+    globs *excluded* are relative to the project or to a package.
     """
     rules = [glob_regex(glob) for glob in excluded]
     members = opened.archive.namelist() if opened.archive else ()
@@ -168,7 +168,7 @@ def _uncompiled_sources(opened: OpenedWheel, excluded: Sequence[str]) -> Iterato
 
 
 def _possible_paths(member: str) -> tuple[str, str, str]:
-    """Return the paths of a wheel's file in the project, and its path in the package."""
+    """Return the paths that a file of a wheel may have in the project, and the file's path in its package."""
     return member, f"src/{member}", member.partition("/")[2]
 
 
@@ -230,8 +230,9 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
 def _archs_not_shipped(folder: str, verdicts: Iterable[CheckResult]) -> Iterator[Problem]:
     """Yield a warning if the table lists archs for which the wheels contain no machine code.
 
-    Code for sm_90a counts as code for sm_90, because tileiras makes code for sm_90a if sm_90 is listed. PTX
-    archs are not compared, because tile kernels and relocatable code do not have PTX.
+    Code for sm_90a counts as code for sm_90, because tileiras makes code for sm_90a if sm_90 is listed. The
+    function does not look for PTX archs in the wheels, because tile kernels and relocatable code do not have
+    PTX.
     """
     kernels = [kernel for verdict in verdicts for bundle in verdict.bundles for kernel in bundle["kernels"]]
     settings, place, _backend = table_location.find_table(folder)

@@ -4,9 +4,9 @@ Each side of the comparison is a wheel, a folder or an installed package. Withou
 wheel is compared with the wheel that the project in the current folder would build. With --fail-on, the exit
 code is 1 if the second wheel is worse in any of the properties that the option lists. The names of a kernel's
 properties are 'lost' (the kernel or its code for an arch is missing), 'signatures' (its arguments changed),
-'spills', 'registers', 'stack' and 'shared'. The only property of a wheel is 'size'. A property can have a
-limit: 'size=5%' allows the wheel to grow by 5 %, and 'registers=8' allows each kernel to use 8 more
-registers.
+'spills', 'registers', 'stack' and 'shared'. For the wheel as a whole, --fail-on accepts only 'size'. A
+property can have a limit: 'size=5%' allows the wheel to grow by 5 %, and 'registers=8' allows each kernel to
+use 8 more registers.
 """
 
 from __future__ import annotations

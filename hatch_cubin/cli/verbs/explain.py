@@ -1,8 +1,8 @@
 """Explain why a cache miss occurs, why code for an arch is built or not, and which file a GPU would load.
 
-Nothing is compiled. Each cache miss is compared with the nearest entry of the cache: an entry of the same
-source, for the same arch if possible, with the fewest differing inputs. For each cache miss, the command
-lists all inputs that differ from this nearest entry.
+Nothing is compiled. Each cache miss is compared with the most similar entry of the cache: an entry of the
+same source, for the same arch if possible, with the fewest differing inputs. For each cache miss, the command
+lists all inputs that differ from those of the most similar cache entry.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
 
 
 def _table_place(root: Path) -> tuple[TableLocation, bool, list[Mapping[str, Any]]]:
-    """Return the location of hatch-cubin's table, whether the table is missing, and the producers in it."""
+    """Return where hatch-cubin's table is or should be, whether the table is missing, and its producers."""
     try:
         table, place, _backend = table_location.find_table(root)
     except table_location.NoTableError as absent:

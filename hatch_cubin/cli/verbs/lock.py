@@ -1,10 +1,11 @@
 """Write the lock file cubin.lock, which lists all inputs of the project's kernels. Commit cubin.lock to git.
 
 Kernels that are missing from the cache are compiled first, with the toolkit that is installed here. A build
-does not need a compiler if the project matches the lock file and all results are in the cache. A build that
-compiles requires exactly the compiler versions in the lock file. The option '--check' writes and compiles
-nothing, and fails if the lock file is outdated. The project's producers (functions that generate sources) run
-with and without '--check'. With '--check', a producer is skipped if a package that it needs is not installed.
+does not need a compiler if the project matches the lock file and all results are in the cache. If a kernel
+has to be compiled, the build requires exactly the compiler versions in the lock file. The option '--check'
+writes and compiles nothing, and fails if the lock file is outdated. The project's producers (functions that
+generate sources) run with and without '--check'. With '--check', a producer is skipped if a package that it
+needs is not installed.
 """
 
 from __future__ import annotations

@@ -3,14 +3,16 @@
 With '--as companions', the machine code of each arch moves into a companion, a separate wheel such as
 'mypkg-cubins-sm90'. The main wheel keeps its name, the code that loads kernels, and the PTX. The command 'pip
 install mypkg[sm90]' installs the main wheel and the companion for sm_90, and 'mypkg[all]' installs all
-companions. If a program needs a kernel of a missing companion, the error names the companion. Register the
-companions' names with the package index before you publish the wheels.
+companions. If a program needs a kernel of a missing companion, the error names the companion. Before you
+publish the wheels, register the names of the companion wheels, such as 'mypkg-cubins-sm90', with the package
+index.
 
 With '--as variants' (experimental), the command writes one wheel for each compute capability for which the
-original wheel contains machine code, such as 'mypkg-1.0-py3-none-any-sm90.whl'. Another wheel with PTX is for
-all other GPUs. The original wheel stays unchanged for installers that do not support variants, such as pip.
-The command 'uv pip install --preview-features wheel-variants' installs the variant for the machine's GPU. To
-choose a variant, uv needs the JSON file that this command writes into the folder of the wheels.
+original wheel contains machine code, such as 'mypkg-1.0-py3-none-any-sm90.whl'. One more wheel contains PTX,
+for GPUs of all other compute capabilities. The original wheel stays unchanged for installers that do not
+support variants, such as pip. The command 'uv pip install --preview-features wheel-variants' installs the
+variant for the machine's GPU. To choose a variant, uv needs the JSON file that this command writes into the
+folder of the wheels.
 """
 
 from __future__ import annotations

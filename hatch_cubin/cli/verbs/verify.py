@@ -169,7 +169,8 @@ class _Rebuilder:
     def note_named(self, opened: OpenedWheel) -> None:
         """Remember the manifests of a main wheel.
 
-        With these manifests, an error of the main wheel is not repeated for its companion wheels.
+        `verify` uses the manifests to report an error of a main wheel only once, and not again for its
+        companion wheels.
         """
         for bundle in opened.bundles:
             with contextlib.suppress(BundleError):  # the integrity check reports an unreadable manifest

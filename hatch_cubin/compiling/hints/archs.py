@@ -36,7 +36,7 @@ class Archs:
     """The archs for which each source compiles or fails, with the compiler's messages about failures.
 
     After a source has failed, the build compiles it for more archs, so that a hint can suggest archs that
-    work. *tried* are the units for these archs that compile.
+    work. *tried* contains the units that compile, for the archs that the build has tried after a failure.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Archs:
         return [arch for arch in having if arch not in failing and arch not in self._working[path]]
 
     def _having_all(self, path: str) -> list[Arch]:
-        """Return the first arch without a suffix that may have all features that the source uses.
+        """Return the first arch without a suffix, such as sm_90, that seems to support the source's features.
 
-        If no arch without a suffix may have these features, return all archs with a suffix, such as sm_90a,
-        that may have them.
+        If no arch without a suffix seems to support the source's features, return all archs with a suffix,
+        such as sm_90a, that seem to support the features.
         """
         every = [
             Arch(number, suffix)

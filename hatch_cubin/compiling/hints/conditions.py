@@ -156,7 +156,7 @@ def _about_global(failed: FailedCompile, left_out: str) -> str:
 
 
 def certain_kernels(path: str, text: str) -> set[str]:
-    """Return the kernels that a source defines for all values of macros. Kernel templates are left out."""
+    """Return the kernels that a source defines whatever values its macros have, without kernel templates."""
     read = {number for _line, number in surely_read(text, frozenset())}
     return {
         each.name
@@ -166,7 +166,7 @@ def certain_kernels(path: str, text: str) -> set[str]:
 
 
 def _around_kernels(text: str) -> tuple[Condition, ...]:
-    """Return the `#if` conditions around the first kernel; () if at least one kernel is in no `#if`."""
+    """Return the `#if` conditions around the first kernel if every kernel is inside an `#if`, or else ()."""
     found = [(line, around) for line, _number, around in lines_with_conditions(text) if line.strip()]
     kernels = [around for line, around in found if "__global__" in line]
     every = kernels or [around for _line, around in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -99,6 +100,20 @@ _OF_CCCL = (
 )
 
 
+def with_path(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
+    """Say how to leave out the file with host code: 'sources' still matches it without its kernels."""
+    path = failed.path
+    is_here = error.where is not None and error.where.path == path
+    if error.hint is None or not is_here or failed.module.source.produced is not None:
+        return error
+    kernels = "move the kernels into a separate file"
+    leave_out = f"{kernels} and add {json.dumps(path)} to 'exclude'"
+    # The key 'exclude' does not apply to [[module]] tables, and an excluded path in 'sources' is an error.
+    if failed.module.part_of or any(f"/{path}".endswith(f"/{each}") for each in failed.config.sources):
+        leave_out = f"{kernels}, and write 'sources' so that it matches this file instead of {path}"
+    return replace(error, hint=error.hint.replace(kernels, leave_out))
+
+
 def about_header(name: str) -> str | None:
     """Return a hint if a header is for host code; None for any other header."""
     owner = _OWNERS.get(name) or _OWNERS.get(f"{name.partition('/')[0]}/")
@@ -154,7 +169,8 @@ def _is_marked(error: Diagnostic) -> bool:
 def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report variables without a specifier for the memory space, such as __device__.
 
-    A line with several different errors is not reported, because the line may not declare a variable at all.
+    The function leaves out lines that also have other kinds of errors, because such a line is perhaps not the
+    declaration of a variable.
     """
     like_it = [each for each in found if each.is_own and _VARIABLE.search(each.text)]
     wrong = {each.where for each in found if each not in like_it}
@@ -208,7 +224,7 @@ def _with_runtime(failed: FailedCompile) -> str:
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
 ) -> Explanation | None:
-    """Report one error with a hint for all of *like_it*, if possible an error in the project's code."""
+    """Report only one of the errors in *like_it*, with a hint; prefer an error in the project's own code."""
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])

@@ -12,6 +12,7 @@ from ...config.toml_lines import setting
 from ...errors import Location
 from ...project.directives import DEFINE
 from ...project.source import without_comments
+from ..call_options import with_macros
 from ..diagnostics import Diagnostic, Explanation, failure
 from .failed_compile import FailedCompile
 
@@ -51,6 +52,18 @@ def used_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explan
                     what = f"the macro {name} replaces the name {name} in {each.where}"
                     hint = f"rename the macro, also in {failed.path}"
                     return failure("macro-replaces-name", what, macros[name][1], hint, each.context), []
+    return None
+
+
+def not_of_call(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
+    """Report a macro of `define` in the text of a call of a library: the call does not get the macro."""
+    for each in found if failed.module.front else ():
+        missing = _UNDEFINED.match(each.text)
+        names = {missing[1]} if missing else {*_beside(each)}
+        hint = with_macros(failed.config, failed.module.source, names) if each.is_own else None
+        if hint is not None:
+            others = [other for other in found if other.where != each.where]
+            return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others
     return None
 
 

@@ -193,7 +193,7 @@ def of_unknown_namespace(found: Sequence[Diagnostic], _failed: FailedCompile) ->
 
 
 def unqualified(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a name that is used without its namespace, or an alias of a namespace that is not declared."""
+    """Report a name that is used without its namespace, or an undeclared alias of a namespace."""
     for each in found:
         namespace, fix = _without_namespace(each)
         if namespace is not None and each.is_own:
@@ -244,8 +244,8 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report undefined names that are probably macros, or that are types without their namespace.
 
-    An undefined name is probably a macro if it is in capital letters. It is also probably a macro if a
-    produced source has a value for it in its name, as for BLOCK in `sum[BLOCK=64]`.
+    An undefined name is probably a macro if it is in capital letters. An undefined name, such as BLOCK, is
+    probably also a macro if the name of a produced source gives it a value, as in `sum[BLOCK=64]`.
     """
     values = dict(failed.module.source.variant)
     macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}

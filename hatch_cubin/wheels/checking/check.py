@@ -204,9 +204,9 @@ def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
 def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     """Return a hint for kernels that cannot run on *gpus*.
 
-    *absent_from* are the archs for which the source was compiled, but the result does not contain the
-    kernels. If a GPU loads the code for an arch in *absent_from*, the hint does not suggest to add an arch to
-    the project, because the source itself does not define the kernels for this GPU.
+    *absent_from* are archs for which the compiled source does not contain the kernels. If a GPU would load
+    the code for an arch in *absent_from*, the hint suggests to define the kernels for this arch in the
+    source; for all other GPUs, the hint suggests to add archs to the project.
     """
     shipped = [(arch, 0) for arch in absent_from]
     chosen = {gpu: loader.select(_number(gpu), None, shipped) for gpu in gpus}

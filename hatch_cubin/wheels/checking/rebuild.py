@@ -106,7 +106,7 @@ def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebui
 def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
     """Undo a split: add the compiled files of companion wheels to the files of the main wheel, *shipped*.
 
-    Return the names of files in missing companion wheels.
+    Return the names of the files that could not be added, because the wheels that contain them are missing.
     """
     manifest = manifest_of(bundle)
     if manifest.companions is None and manifest.wheel_variant is None:

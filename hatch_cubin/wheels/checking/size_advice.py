@@ -125,7 +125,7 @@ def _leaving_out_an_arch(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]
 
 
 def _splitting(bundle: Bundle, manifest: Manifest, total: int) -> Iterator[Remedy]:
-    """Yield how much smaller than this wheel the largest wheel after `hatch-cubin split` would be."""
+    """Yield how much smaller the largest wheel would be if `hatch-cubin split` divided this wheel."""
     archs: dict[str, dict[_FilePosition, int]] = {}
     for entry in (entry for module in manifest.modules for entry in module.entries if not entry.is_ptx):
         taken = packed_size(bundle, manifest, entry) or 0
@@ -172,7 +172,7 @@ def _runnable(count: GpuCover | None) -> int:
 def _packing(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
     """Yield how many bytes `pack = true` would save.
 
-    For a large bundle, the number of bytes is an estimate.
+    For a large bundle, the number of bytes that `pack = true` would save is an estimate.
     """
     entries = [(module, entry) for module in manifest.modules for entry in module.entries]
     files = {entry.sha256: entry.file for _module, entry in entries}
@@ -208,7 +208,7 @@ def _instantiating(bundle: Bundle, manifest: Manifest) -> Iterator[Remedy]:
 def _saved_by_merging(bundle: Bundle, modules: Sequence[ManifestModule]) -> int:
     """Return how many bytes would be saved if *modules* became one module.
 
-    For large modules, the number of bytes is an estimate.
+    For large modules, the number of bytes that would be saved is an estimate.
     """
     archs: dict[str, dict[str, int]] = {}
     for entry in (entry for module in modules for entry in module.entries if not entry.is_ptx):

@@ -36,8 +36,8 @@ def pair_bundles(
 ) -> list[tuple[BundleFacts | None, BundleFacts | None]]:
     """Return pairs of bundles to compare.
 
-    If each wheel has only one bundle, the two bundles are a pair. Else, the bundles of the same package are a
-    pair.
+    If each wheel has only one bundle, the two bundles are a pair. If one of the wheels has several bundles,
+    the bundles of the same package are a pair.
     """
     if len(before) == len(after) == 1:
         ((one,), (other,)) = before.values(), after.values()

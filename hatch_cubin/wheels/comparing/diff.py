@@ -49,7 +49,7 @@ class SignatureChange(TypedDict):
 
 
 class ResourceChange(TypedDict):
-    """A resource, such as registers, of which a kernel's code for an arch uses more or less than before."""
+    """How much of a resource, such as registers, a kernel's code for an arch used before, and uses now."""
 
     what: Resource
     module: str
@@ -71,7 +71,7 @@ class LimitChange(TypedDict):
 
 
 class ChangedBytes(TypedDict):
-    """Changed compiled code of a module for an arch. The parts that differ are listed if they are known."""
+    """Changed compiled code of a module for an arch; *parts* lists the changed parts if they are known."""
 
     module: str
     arch: str
@@ -155,8 +155,8 @@ def compare(before: BundleFacts | None, after: BundleFacts | None) -> BundleDiff
 def _named_by_source(facts: BundleFacts | None) -> BundleFacts | None:
     """Return facts about a bundle in which each recorded call is named by the path of its source.
 
-    A recorded call is a call of CuPy or cuda.core. The manifest names the call by a key, which changes with
-    each edit of the source.
+    The manifest names a recorded call of CuPy or cuda.core by a key, which changes with each edit of the
+    source.
     """
     if facts is None:
         return None
@@ -229,7 +229,7 @@ def _takes_other_arguments(was: KernelFacts, now: KernelFacts) -> bool:
 def _resource_changes(
     old: Mapping[tuple[_KernelName, str], KernelFacts], new: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[ResourceChange]:
-    """Return the changed resources of kernels in both bundles. The most costly changes come first."""
+    """Return the changes of resources for kernels that are in both bundles, the most costly changes first."""
     changes: list[ResourceChange] = []
     for (kernel, arch), now in new.items():
         was = old.get((kernel, arch))
@@ -252,7 +252,7 @@ def _resource_changes(
 def _limit_changes(
     old: Mapping[tuple[_KernelName, str], KernelFacts], new: Mapping[tuple[_KernelName, str], KernelFacts]
 ) -> list[LimitChange]:
-    """Return the changed launch limits of kernels in both bundles."""
+    """Return the launch limits that differ between the bundles, for kernels that are in both bundles."""
     found: list[LimitChange] = []
     for (kernel, arch), now in new.items():
         was = old.get((kernel, arch))

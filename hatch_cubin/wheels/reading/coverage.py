@@ -45,7 +45,7 @@ class ServedGpu(TypedDict):
 class KernelCover(TypedDict):
     """A kernel of a module, the archs that it is compiled for, and the code that each GPU loads.
 
-    *absent_from* are the archs for which the module was compiled, but the result does not contain the kernel.
+    *absent_from* are archs for which the compiled module does not contain the kernel.
     """
 
     module: str
@@ -68,8 +68,7 @@ class GpuCover(TypedDict):
 class AffectedKernels(TypedDict):
     """A group of kernels that cannot run on *gpus*, or a group that has only PTX for *gpus*.
 
-    *absent_from* are the archs for which the modules of these kernels were compiled, but the result does not
-    contain the kernels.
+    *absent_from* are archs for which the kernels' compiled modules do not contain the kernels.
     """
 
     absent_from: list[str]

@@ -35,7 +35,7 @@ class ReportSection(NamedTuple):
 def kernel_title(module: str, kernel: str) -> str:
     """Return the name of a kernel, followed by the name of its module if the two names differ.
 
-    If the module is compiled for a call of CuPy or cuda.core, the call's key is shortened.
+    The name of a module for a recorded call of CuPy or cuda.core contains a long key, which is shortened.
     """
     shown = module[: module.index(":") + 1 + _DIGITS] if is_of_call(module) else module
     return kernel if module == kernel else f"{kernel} in {shown}"

@@ -376,7 +376,10 @@ def _parameter(offset: int, size: int, spelled: str | None = None) -> ParameterF
 
 
 def arch_order(arch: str) -> tuple[bool, int, str]:
-    """Return a sort key for archs: by number, and PTX after machine code. The arch may be any text."""
+    """Return a sort key for archs: by number, and PTX after machine code.
+
+    *arch* can be any text, and need not be the name of a known arch.
+    """
     digits = "".join(char for char in arch if char in "0123456789")
     return arch.startswith("compute_"), int(digits[:9] or 0), arch
 

@@ -1,7 +1,7 @@
 """Split a finished wheel into wheel variants: an installer chooses the variant for the machine's GPU.
 
-Nothing is compiled. Each variant contains the manifest of the complete wheel. So for each GPU, the loader
-chooses the same code in the GPU's variant as in the complete wheel.
+Nothing is compiled. Each variant contains the manifest of the complete wheel, so that the loader chooses the
+same code for a GPU from a variant as from the complete wheel.
 """
 
 from __future__ import annotations

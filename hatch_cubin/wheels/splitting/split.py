@@ -129,7 +129,8 @@ def manifest_of_part(
 ) -> bytes:
     """Return a bundle's manifest with the additional *fields*.
 
-    For each compiled file, *changed* receives the manifest's entry, and returns the entry to write.
+    The function *changed* is called with each compiled file's entry in the manifest, and returns the new
+    entry.
     """
     data = bundle.read("manifest.json")
     try:

@@ -1,4 +1,4 @@
-"""Check the JSON file beside wheel variants, with which installers choose a variant."""
+"""Check the JSON file beside wheel variants; installers read this file to choose a variant."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import loader_files
 from hatch_cubin.bundle.manifest import read_manifest
 from hatch_cubin.common import user_folders
+from hatch_cubin.compiling import plan_warnings
 from hatch_cubin.errors import SourceError
 from hatch_cubin.loader._text_key import text_key
 from hatch_cubin.lockfile import lock_format
@@ -195,12 +196,62 @@ def test_what_no_call_can_find_is_refused(
 def test_a_failed_compile_has_no_hint_to_set_what_the_call_does_not_have(project: Project) -> None:
     (project.root / "demo/a.cu").write_text(f"{IN_TABLE}\n__global__ void k(int *x) {{ *x = BLOCK; }}\n")
     error: Any = refusal(Exception, pipeline.build, project)
-    hints = [each.hint for each in error.problems]
-    hint = (
+    (hint,) = [each.hint for each in error.problems]
+    place = project.config.place.of("source", 0)
+    assert hint.startswith(f"write all options of the library's call in the table at {place}; ")
+
+
+def test_a_failed_recorded_call_has_no_hint_to_write_options(project: Project) -> None:
+    text = "__global__ void k(int *x) { *x = M * BLOCK; }\n"
+    path = f"demo/calls/{text_key('cupy', [], text)}.cu"
+    (project.root / path).write_text(f'// {{"front": "cupy", "options": []}}\n{text}')
+    error: Any = refusal(Exception, pipeline.build, project)
+    (hint,) = {each.hint for each in error.problems}
+    assert hint == (
         "correct the source text, or the options of the call that compiles the text: "
         "the call fails at run time too"
     )
-    assert hints == [hint]
+
+
+@pytest.mark.parametrize("front", ["cupy", "cuda.core"])
+def test_a_macro_outside_a_call_is_added_by_the_hint_to_the_options_of_the_call(
+    tmp_path: Path, front: str
+) -> None:
+    """The table's `define` does not apply to the call; the hint keeps options, and has all used macros."""
+    lines = (
+        'archs = ["sm_80"]\n'
+        'define = { n_rows = 4, "SQ(x)" = "((x)*(x))", SIGN = 1, "TWO" = 2, UNUSED = 1 }\n'
+        f'{SOURCE}\npath = "demo/a.cu"\nas = "{front}"\noptions = ["-DONE=1"]\n'
+    )
+    code = "// UNUSED\n#if SIGN\n__global__ void k(int *x) { *x = SQ(n_rows) / TWO; }\n#endif\n"
+    text = f"{code}__global__ void one(int *x) {{ *x = n_rows; *x = SQ(ONE); }}\n"
+    plain = "__global__ void other(int *x) { *x = 1; }\n"
+    project = make_project(tmp_path, {"a.cu": text, "plain.cu": plain}, lines)
+    error: Any = refusal(Exception, pipeline.build, project)
+    place = project.config.place.of("source", 0)
+    written = 'options = ["-DONE=1", "-Dn_rows=4", "-DSQ(x)=((x)*(x))", "-DSIGN=1", "-DTWO=2"]'
+    cure = f"'define' does not apply to a source with 'as': in the table at {place}, write {written}, "
+    assert [each.hint.startswith(cure) for each in error.problems] == [True]
+    warned = plan_warnings.unread_macros(project, pipeline.make_plan(project).jobs)
+    assert [cure in (each.hint or "") for each in warned] == [True] * 4 + [False]
+    cured = lines.replace('options = ["-DONE=1"]', written)
+    pipeline.build(replace(project, config=read_config(cured, project.environ)))
+
+
+def test_a_macro_outside_a_produced_call_is_added_by_the_hint_to_the_returned_options(
+    tmp_path: Path,
+) -> None:
+    text = 'extern "C" __global__ void k(int *x) { *x = N * 2; }'
+    code = f'def sources():\n    return {{"p.cu": {{"text": {text!r}, "as": "cupy"}}}}\n'
+    project = make_project(
+        tmp_path, {"gen.py": code}, f'archs = ["sm_80"]\ndefine = {{ N = 4 }}\n{producer_table()}'
+    )
+    error: Any = refusal(Exception, pipeline.build, project)
+    (hint,) = [each.hint for each in error.problems]
+    written = '"options": ["-DN=4"]'
+    assert f"in the settings that demo/gen.py returns for this source, write {written}, " in hint
+    (project.root / "demo/gen.py").write_text(code.replace('"as"', f'{written}, "as"'))
+    pipeline.build(project)
 
 
 def test_the_hint_for_a_missing_header_is_a_table_of_the_call(project: Project) -> None:

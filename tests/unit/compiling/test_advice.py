@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from hatch_cubin.compiling.advice import advise
 from hatch_cubin.compiling.diagnostics import NO_KERNEL, Diagnostic
@@ -99,7 +102,40 @@ def test_without_a_kernel_the_hint_is_for_where_no_arch_has_one(tmp_path: Path) 
 
 def test_a_missing_header_of_the_hosts_says_how_to_keep_it_apart(tmp_path: Path) -> None:
     (told,) = advise([error('cannot open source file "vector"'), error("x")], setting(tmp_path))
-    assert told.hint == f"this header is for host code, which NVRTC does not compile: {APART}"
+    apart = APART.replace(" file,", " file and add \"demo/a.cu\" to 'exclude',")
+    assert told.hint == f"this header is for host code, which NVRTC does not compile: {apart}"
+
+
+@pytest.mark.parametrize(
+    ("options", "path", "is_excluded"),
+    [
+        ("", "demo/sub/a.cu", True),
+        ('exclude = ["demo/b.cu"]\nsources = ["**/*.cu"]', "demo/a.cu", True),
+        ('sources = ["demo/a.cu"]', "demo/a.cu", False),
+        ('sources = ["demo/b.cu", "a.cu"]', "demo/a.cu", False),
+    ],
+)
+def test_a_file_with_host_code_is_left_out_of_the_sources_by_the_hint(
+    tmp_path: Path, options: str, path: str, *, is_excluded: bool
+) -> None:
+    found = [error('cannot open source file "torch/extension.h"', path)]
+    (told,) = advise(found, setting(tmp_path, options, path=path))
+    cure = f"add \"{path}\" to 'exclude'" if is_excluded else f"it matches this file instead of {path}"
+    assert cure in (told.hint or "")
+
+
+def test_a_member_of_a_module_is_not_excluded(tmp_path: Path) -> None:
+    """The key 'exclude' does not apply to 'sources' of [[module]] tables."""
+    failed = setting(tmp_path)
+    failed = replace(failed, module=replace(failed.module, part_of="m"))
+    (told,) = advise([error('cannot open source file "vector"')], failed)
+    assert "it matches this file instead of demo/a.cu" in (told.hint or "")
+
+
+def test_a_header_is_not_excluded(tmp_path: Path) -> None:
+    header = setting(tmp_path, text='#include "a.h"\n', files={"demo/a.h": "#include <vector>\n"})
+    (told,) = advise([error('cannot open source file "vector"', "demo/a.h")], header)
+    assert (told.hint or "").endswith(APART)
 
 
 def test_an_instantiation_that_fails_is_one_error_in_the_users_words(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_macro_that_no_text_names_is_told_with_the_one_that_is_meant(
 def test_a_macro_that_only_another_source_uses_has_a_hint_for_the_main_table(tmp_path: Path) -> None:
     found = unread(tmp_path, f"{RULE}define = {{ BLOCK = 128 }}", {"k.cu": SAXPY, "j.cu": BLOCK})
     assert [*found] == ["BLOCK"]
-    assert (found["BLOCK"] or "").startswith("demo/j.cu uses BLOCK: ")
+    assert (found["BLOCK"] or "").startswith("demo/j.cu uses BLOCK, ")
     assert "[tool.hatch.build.hooks.cubin], above the first [[…source]]" in (found["BLOCK"] or "")
 
 

@@ -245,6 +245,15 @@ def test_the_loader_looks_once_when_it_is_first_used(tmp_path: Path) -> None:
     assert seen == [cubins]
 
 
+def test_a_name_that_is_not_there_may_be_in_a_source_that_was_added_later(tmp_path: Path) -> None:
+    """An editable install does not notice a new source in a new folder."""
+    plain = load_bundle(tmp_path / "plain", bundle(made("k")))
+    for cubins, is_told in ((load(tmp_path / "own", lambda _cubins: None), True), (plain, False)):
+        with pytest.raises(cubins.CubinNotFoundError) as caught:
+            cubins.find("histogram", cc=(9, 0))
+        assert ("if its source is new, install the package again" in str(caught.value)) is is_told
+
+
 def test_a_build_that_failed_is_told_every_time(tmp_path: Path) -> None:
     def look(cubins: Any) -> None:
         raise cubins.CubinError("failed")

@@ -62,7 +62,9 @@ def test_spills_of_one_kernel_on_one_arch(library: Path, tmp_path: Path, command
     ]
     checked = facts(command, "check", wheel)
     assert (checked["errors"], checked["results"][0]["warnings"]) == ([], [])
-    assert checked["results"][0]["bundles"][0]["spills"] == [{**kernel, "spills": 12}]
+    assert checked["results"][0]["bundles"][0]["spills"] == [
+        {**kernel, "source": "demo/k217.cu", "spills": 12}
+    ]
 
 
 def test_a_kernel_lost_for_one_arch(library: Path, tmp_path: Path, command: Command) -> None:

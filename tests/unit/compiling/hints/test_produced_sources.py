@@ -28,12 +28,17 @@ def test_a_mistake_in_a_product_is_told_once_at_the_script(tmp_path: Path) -> No
     assert (problem.code, str(problem.where)) == ("compiler-error", "demo/gen.py")
 
 
-@pytest.mark.parametrize(("name", "hint"), [("b.cu", "is not a file"), ("c.cu", "include-dirs")])
+@pytest.mark.parametrize(("name", "hint"), [("b.cu", "include only files"), ("c.cu", "include-dirs")])
 def test_a_produced_text_is_not_a_file_to_include(tmp_path: Path, name: str, hint: str) -> None:
     text = f'#include "{name}"\nextern "C" __global__ void k() {{}}\n'
     (tmp_path / "c.cu").write_text("")
     (one,) = problems(tmp_path, {"a.cu": text, "b.cu": 'extern "C" __global__ void other() {}'})
     assert (one.code, hint in (one.hint or "")) == ("header-not-found", True)
+
+
+def test_a_produced_text_with_host_code_is_not_a_file_to_exclude(tmp_path: Path) -> None:
+    (one,) = problems(tmp_path, {"a.cu": '#include <vector>\nextern "C" __global__ void k() {}\n'})
+    assert (one.code, "exclude" in (one.hint or "")) == ("header-not-found", False)
 
 
 def test_an_entry_of_the_table_is_found_for_a_source_with_a_variant(tmp_path: Path) -> None:
@@ -45,5 +50,5 @@ def test_an_entry_of_the_table_is_found_for_a_source_with_a_variant(tmp_path: Pa
 def test_a_key_in_the_name_of_a_source_is_not_a_macro(tmp_path: Path, name: str, may_define: object) -> None:
     text = f'extern "C" __global__ void k(float *x) {{ x[0] = {name}; }}\n'
     (one,) = problems(tmp_path, {f"k[{name}=1].cu": text})
-    assert "not macros" in (one.hint or "")
+    assert "does not define a macro" in (one.hint or "")
     assert (f'"define": {{"{name}": "1"}}' in (one.hint or "")) is may_define
