@@ -273,6 +273,16 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         ),
         "",
     ),
+    "template": (
+        {"a": USER, "b": "template <class T> __device__ T f(T a) { return a; }\n__device__ int v;\n"},
+        (
+            "nothing defines 'f(int)' (_Z1fi), which demo/template_a.cu needs\n"
+            "  demo/template_b.cu:1 has a template of this name, which needs an explicit instantiation "
+            "(template …;) in the same file: template <class T> __device__ T f(T a)\n"
+            "  while linking MODULE for sm_90"
+        ),
+        "",
+    ),
     "signature": (
         {"a": USER, "b": SIGNATURE},
         (

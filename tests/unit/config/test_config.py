@@ -1494,14 +1494,15 @@ def test_a_producer_needs_a_path() -> None:
 
 
 def test_the_toolkits_own_folder_needs_no_include_dirs() -> None:
-    ending = "inside the project; leave this path out, because the toolkit's headers are always found"
-    assert only_message('include-dirs = ["/usr/local/cuda/include"]').endswith(ending)
+    ending = "; leave this path out, because the toolkit's headers are always found"
+    assert only_message('include-dirs = ["/usr/local/cuda/include"]').endswith(f"{OUTSIDE}{ending}")
+    assert only_message('include-dirs = ["$CUDA_HOME/include"]').endswith(f"{NOT_REPLACED}{ending}")
 
 
 @pytest.mark.parametrize(
     "key", ["define = {{ {} = 1 }}", f"{SOURCE}\npath = 'k.cu'\nvariants = {{{{ {{}} = [1, 2] }}}}"]
 )
-@pytest.mark.parametrize("name", ["__CUDACC__", "__cpp_concepts", "__LINE__", "__global__"])
+@pytest.mark.parametrize("name", ["__CUDACC__", "__cpp_concepts", "__LINE__", "__global__", "__cplusplus"])
 def test_what_nvrtc_defines_itself_is_no_macro_of_the_table(key: str, name: str) -> None:
     (found,) = problems(key.format(name))
     assert f"{name} cannot be a macro, because NVRTC itself defines this macro" in found.what
