@@ -64,7 +64,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Decorate a step of a build: a hint that suggests a line of pyproject.toml also names the table."""
+    """Return *step*, changed so that hints with a line for pyproject.toml also name the table of the line."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
@@ -241,7 +241,8 @@ def _chosen_plan(
 def with_producers(project: Project, sources: ProjectSources) -> ProjectSources:
     """Return all sources of a project.
 
-    Producers (Python functions that return sources) run only if no earlier build has saved their texts.
+    Producers (Python functions that return sources) run only if no earlier build has saved the sources that
+    they return.
     """
     if sources.is_complete:
         return sources
@@ -400,11 +401,12 @@ def open_cache(project: Project, hold: Path | None = None) -> Cache:
 def build_in_place(project: Project, rebuild: layout.RebuildCommand, *, linked: bool = False) -> None:
     """Build the kernels of an editable install, and write them into the source tree.
 
-    The kernels are not compressed. Additional files let the loader notice edits of the sources.
+    The kernels are not compressed. The function also writes the file `editable.json`, by which the loader
+    notices edits of the sources.
 
     *linked* is true if the editable install is a folder with links to the written files. If *linked* is true,
-    one of the written files contains the absolute path of the project's folder, because a relative path would
-    be wrong if the loader reads the file through a link in another folder.
+    `editable.json` contains the absolute path of the project's folder, because a relative path from the
+    folder with the links would not lead to the project.
     """
     notes = {}
     project = replace(project, config=replace(project.config, pack=False))
@@ -428,7 +430,7 @@ def make_lock(project: Project) -> LockFile:
 
 
 class LockCheck(NamedTuple):
-    """The differences between cubin.lock and its project, and the parts that could not be compared."""
+    """The differences between cubin.lock and the project, and parts of the project that were not compared."""
 
     changes: Sequence[str]
     unchecked: Sequence[str] = ()
@@ -492,8 +494,8 @@ def _described(
 def needed_files(project: Project, *, by_name: bool = False) -> list[str]:
     """Return all files of the project that a compile may read: sources and headers.
 
-    If *by_name* is true, leave out the files of producers, and headers that are included only by a macro such
-    as `#include HEADER`.
+    If *by_name* is true, leave out the files of producers, and headers that are included only by lines such
+    as `#include HEADER`, in which HEADER is a macro.
     """
     return [path for path in _reachable(project, by_name=by_name) if not lies_outside(path)]
 

@@ -1,7 +1,7 @@
 """Divide the compiles of a project between several CI jobs: each job compiles one part (a shard).
 
-The division depends only on the project and on reports of earlier builds. The division does not depend on the
-cache, because each CI job has a different cache.
+The shard of each compile depends only on the project and on reports of earlier builds, not on the cache,
+because each CI job has a different cache.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Share(NamedTuple):
 def share(
     project: Project, jobs: Sequence[Job], toolkit: Toolkit, shard: Shard, reports: Sequence[str]
 ) -> Share:
-    """Return the part of the compiles in *jobs* that one CI job does.
+    """Divide the compiles *jobs* into shards, and return the compiles that belong to *shard*.
 
     *reports* are files with the compile times of earlier builds.
     """
@@ -127,7 +127,7 @@ def _family(job: Job, toolkit: Toolkit) -> str:
 
 
 def _known(groups: Mapping[str, Sequence[Job]], reports: Sequence[str], toolkit: Toolkit) -> dict[str, int]:
-    """Return the compile time in milliseconds of each group of compiles that a report contains."""
+    """Return the compile times in milliseconds of those groups of compiles whose times are in a report."""
     names = {job.unit.module.name for group in groups.values() for job in group}
     seconds: dict[tuple[str, str], float] = {}
     for path in reports:

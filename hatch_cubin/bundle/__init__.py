@@ -1,1 +1,1 @@
-"""Write the bundle, the folder _cubins in a wheel: compiled kernels, their indexes, the loader."""
+"""Write the bundle: the folder _cubins in a wheel, with compiled kernels, their indexes and the loader."""

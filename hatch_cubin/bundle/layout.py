@@ -252,7 +252,7 @@ def describe_editable(
     rebuild: RebuildCommand,
     found_at: str | None = None,
 ) -> dict[str, bytes]:
-    """Return the file of an editable install that lists the files to watch and the build command.
+    """Return the files by which an editable install notices edits, as a mapping from names to contents.
 
     *found_at* is the path by which the loader finds the project's folder. By default, the loader finds the
     project's folder by a path that is relative to the bundle's *folder*.
@@ -278,7 +278,7 @@ def describe_editable(
 
 
 def _stamp(path: Path) -> list[int | str | None]:
-    """Return the size, two time stamps and the digest of a file, by which edits are noticed."""
+    """Return the facts by which the loader notices an edit of a file: size, two time stamps and digest."""
     status = os.stat(path)
     # The next change of a file that was changed a moment ago may not change its time stamp. So the time stamp
     # of such a file is left out, and the loader compares the file's content.
@@ -376,8 +376,9 @@ def write(files: Mapping[str, bytes], folder: Path, outside: Path | None = None)
 def _workplace(folder: Path, outside: Path) -> Iterator[Path]:
     """Yield a folder for unfinished files, so that a build that is killed does not leave them in a package.
 
-    Usually, the yielded folder is a new folder inside *outside*, and *outside* is not part of a package. If
-    *outside* is not writable or is on another file system, the yielded folder is the bundle's own *folder*.
+    *outside* is a folder that is not part of a package. Usually, the yielded folder is a new folder inside
+    *outside*. If *outside* is not writable or is on another file system, the yielded folder is the bundle's
+    own *folder*.
     """
     home = outside / _WORKPLACE
     with contextlib.ExitStack() as stack:
@@ -439,7 +440,7 @@ def _is_in_work(path: Path, seconds: float) -> bool:
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """Return whether a path is a regular file with the bytes *data*. A pipe or a device is not opened."""
+    """Return whether a path is a regular file with the bytes *data*."""
     try:
         return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
     except FileNotFoundError:  # Another build has already removed the file.

@@ -97,7 +97,7 @@ class Manifest(NamedTuple):
 
     @property
     def here(self) -> Manifest:
-        """The manifest, or for a wheel variant only the part about code that this variant contains."""
+        """The manifest, without entries for code that is not in this wheel because the wheel is a variant."""
         if self.wheel_variant is None:
             return self
         found = (
@@ -119,11 +119,11 @@ def canonical(value: object) -> str:
 def write_manifest(
     header: Mapping[str, Any], kernels: Mapping[str, Iterable[str]], modules: Iterable[bytes]
 ) -> list[bytes]:
-    """Return the bytes of a manifest, as a list of lines or groups of lines.
+    """Return the bytes of a manifest in pieces.
 
     The manifest has a line for each kernel and each module, sorted by name, so that the loader can find one
     line with a binary search. The line of a module contains its own checksum. The first line contains a
-    checksum of all other lines, except those of modules.
+    checksum of the manifest without the lines of modules.
     """
     head = canonical({key: value for key, value in header.items() if key < "kernels"})[1:-1]
     tail = canonical({key: value for key, value in header.items() if key > "modules"})[1:]
@@ -155,7 +155,7 @@ def keys_line(name: str, archs: Mapping[str, Any]) -> bytes:
 
 
 def write_keys(modules: Mapping[str, bytes]) -> list[bytes]:
-    """Return the bytes of `keys.json` in pieces; the file has a line for each module, sorted by its name."""
+    """Return the bytes of `keys.json` in pieces. The file contains one line per module, sorted by name."""
     lines = _table(modules[name] for name in sorted(modules)) if modules else [b"\n"]
     rest = [b'"units":{', *lines, b"\n}}\n"]
     return [_check(rest), *rest]
@@ -194,7 +194,7 @@ def read_manifest(data: bytes) -> Manifest:
 def is_of_call(module: str) -> bool:
     """Return whether a module contains the kernels of a recorded call of CuPy or cuda.core.
 
-    The name of a module for a call is, for example, `cupy:1f…`. The manifest's index of kernel names does not
+    The module of a recorded call has a name such as `cupy:1f…`. The manifest's index of kernel names does not
     contain the kernels of a recorded call, because the loader finds them by a key that it computes from the
     call's arguments.
     """
@@ -227,7 +227,7 @@ class ManifestParts(NamedTuple):
 
 
 def split_manifest(data: bytes) -> ManifestParts:
-    """Return the parts of a valid manifest, which can be changed and written again.
+    """Split a valid manifest into parts, so that the parts can be changed and written again.
 
     To get the bytes of the changed manifest, call the method `write` of the returned object.
     """
@@ -241,7 +241,7 @@ def split_manifest(data: bytes) -> ManifestParts:
 
 
 def prove_manifest(data: bytes) -> None:
-    """Raise ValueError if *data* is not exactly what hatch-cubin writes for the same manifest."""
+    """Read the manifest in *data*, write it again, and raise ValueError if the bytes differ."""
     header, _kernels, modules = split_manifest(data)
     index: dict[str, list[str]] = {}
     for name, line in modules.items():
@@ -263,7 +263,7 @@ def _same(data: bytes, pieces: Iterable[bytes]) -> None:
 def read_keys(data: bytes) -> dict[str, dict[str, str]]:
     """Return the cache keys in `keys.json`, by module and arch.
 
-    Raise ValueError if *data* is not exactly what hatch-cubin writes for the same keys.
+    Raise ValueError if *data* differs from the bytes that hatch-cubin writes for the keys in *data*.
     """
     units = _typed(_object(data), "units", dict)
     keys: dict[str, dict[str, str]] = {}

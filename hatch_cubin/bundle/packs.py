@@ -43,7 +43,7 @@ class Slot(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block of a packed bundle, with the compiled code that it contains in order."""
+    """A block of a packed bundle; *pieces* are the compiled code in the block, in the order of the block."""
 
     name: str  # The file name of the block.
     pieces: tuple[Piece, ...]
@@ -59,7 +59,7 @@ class Block(NamedTuple):
 
     @property
     def slots(self) -> dict[tuple[str, str], Slot]:
-        """The positions in the block of all its compiled code, by arch and digest."""
+        """The position of each piece of compiled code in the block, by arch and digest."""
         found, at = {}, 0
         for piece in self.pieces:
             found[piece.arch, piece.sha256] = Slot(self.name, at)
@@ -112,7 +112,8 @@ def _compresses_too_well(block: Block, packed: int) -> Problem:
 def plan_blocks(pieces: Iterable[Piece]) -> list[Block]:
     """Divide all compiled code into blocks. Identical code of one arch is stored once.
 
-    The division depends on names of modules, so an edit of one source changes only the block of its module.
+    The names of modules decide which code shares a block, so an edit of one source changes only the blocks
+    with modules of this source.
     """
     archs: dict[str, list[Piece]] = {}
     seen: set[tuple[str, str]] = set()
@@ -142,10 +143,10 @@ def _halve_by_path(pieces: list[tuple[str, Piece]], depth: int) -> Iterator[list
 
 
 def _path_in_tree(piece: Piece) -> str:
-    """Return binary digits, one for each split: the half (0 or 1) into which the split puts *piece*.
+    """Return the path of *piece* in a tree of splits: each binary digit chooses a half at one split.
 
-    The first 64 digits come from a digest of the source's name, so that modules of one source stay together.
-    The digits after the 64th come from a digest of the module's name.
+    The first 64 digits of the path come from a digest of the source's name, so that modules of one source
+    stay together; the other digits come from a digest of the module's name.
     """
     path = bytes.fromhex(digest([piece.base]))[:_STEM] + bytes.fromhex(digest([piece.name]))
     return f"{int.from_bytes(path, 'big'):0{8 * len(path)}b}"

@@ -37,7 +37,7 @@ def bill(project: Project, jobs: Sequence[Job], toolkit: Toolkit, headers: Mappi
 
 
 def write_bill(bundle: Component, parts: Iterable[Component]) -> bytes:
-    """Return the bytes of a bill of materials: the bundle, and the components *parts* that it depends on."""
+    """Return the bytes of a bill of materials, which says that *bundle* depends on the components *parts*."""
     named = {part["bom-ref"]: part for part in parts}
     body: dict[str, Any] = {
         "bomFormat": "CycloneDX",
@@ -84,7 +84,7 @@ def part(kind: str, name: str, version: str | None = None, *, wheel: str | None 
 
 
 def _header_parts(headers: Mapping[str, str | None]) -> Iterator[Component]:
-    """Yield a component for each wheel or folder outside the project whose headers the kernels can read."""
+    """Yield a component for each name in *headers*, a wheel or a folder outside the project."""
     for name, version in headers.items():
         yield part("library", name, version, wheel=None if version is None else name)
 
@@ -116,6 +116,6 @@ def _files_of_producers(project: Project) -> Iterable[str]:
 
 
 def _changes(root: Path, files: Sequence[str]) -> list[str | None]:
-    """Return the output of `git status` for *files*, which is empty if no file differs from the commit."""
+    """Return the outputs of `git status` for *files*: all are empty if no file differs from the commit."""
     status = ("--literal-pathspecs", "status", "--porcelain", "--untracked-files=all", "--ignored", "--")
     return [git.output(root, *status, *files[at : at + _AT_ONCE]) for at in range(0, len(files), _AT_ONCE)]

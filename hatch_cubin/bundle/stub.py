@@ -83,9 +83,9 @@ def stub(kernels: Iterable[str], modules: Iterable[str], signatures: Iterable[st
 def _functions(naming: str, *, many: bool) -> str:
     """Return the declarations of the loader's functions that accept the name of a kernel or module.
 
-    *many* is true if the list of all kernels and modules is too long for a message of mypy. If *many* is
-    true, the result also contains separate declarations that only mypy reads, so that mypy's messages stay
-    short.
+    If a program uses a wrong name, mypy prints all kernels and modules; *many* is true if this list would be
+    too long. If *many* is true, the result also contains separate declarations that only mypy reads, so that
+    mypy's messages stay short.
     """
     if not many:
         return naming

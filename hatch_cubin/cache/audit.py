@@ -27,7 +27,7 @@ _FOREIGN_KINDS = {
 
 
 class Finding(NamedTuple):
-    """A problem with one file of a cache folder; its *kind* is damaged, orphaned or foreign."""
+    """A damaged, orphaned or foreign file in a cache folder; a foreign file is one that no build writes."""
 
     kind: str
     file: str  # the path of the file, relative to the cache folder
@@ -155,7 +155,7 @@ class _FolderAudit:
 
 
 def _request(record: Record) -> Request:
-    """Return the arch and the instantiations in a cache record, which the record's result must contain."""
+    """Read from a cache record which arch and which instantiations the compiled result must contain."""
     arch, names = record.inputs.get("arch"), record.inputs.get("instantiate")
     return Request(arch if isinstance(arch, str) else None, names if isinstance(names, list) else None)
 

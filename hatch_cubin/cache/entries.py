@@ -135,11 +135,11 @@ class _LinkedResult(Compiled):
 
 
 class Cache:
-    """The cache folder, as one build uses it.
+    """The cache folder that one build uses.
 
-    With a *link_folder*, `get` makes a hard link in this folder to the file of each cached result. Until the
-    build ends, the build can read the linked file even if another build removes the cache entry, so `get`
-    does not copy the file or keep its bytes in memory. *signing* signs the cache records that this build
+    With a *link_folder*, `get` makes a hard link in this folder to the file of each cached result. The hard
+    links stay readable until the build ends, even if another build removes the cache entries, so `get` does
+    not copy the files or keep their bytes in memory. *signing* signs the cache records that this build
     stores, and decides which records in the cache are trusted.
     """
 

@@ -42,7 +42,7 @@ def checked_record(key: bytes, record: bytes, data: bytes, request: Request) -> 
 
 
 class ResultImporter:
-    """Stores thousands of checked results of other machines in a cache folder, fast.
+    """Quickly stores thousands of checked results of other machines in a cache folder.
 
     The importer does not wait until files are on the disk, because an entry that a power cut damages is only
     a cache miss.
@@ -138,7 +138,7 @@ def mark_entry_used(folder: Path, key: bytes) -> None:
 
 
 def read_entry(folder: Path, key: bytes) -> tuple[bytes, bytes] | None:
-    """Return the cache record and the bytes of *key*; None if a file is missing, or if they do not match."""
+    """Return the cache record and the bytes of *key*; None if one is missing or the digests do not match."""
     entry, record = (stat_file(entry_path(folder, each)) for each in (key, record_key(key)))
     if entry is None or record is None:
         return None

@@ -24,7 +24,7 @@ class MergeResult(NamedTuple):
 
 
 def merge(cache: Cache, folder: Path) -> MergeResult:
-    """Copy the entries and signatures that are missing in *cache* from *folder*."""
+    """Copy from *folder* the entries and signatures that *cache* does not contain."""
     sizes: list[int] = []
     there = 0
 

@@ -137,7 +137,7 @@ class RecalledResult(NamedTuple):
         return _described(self.description)[2]
 
     def is_of(self, data: bytes) -> bool:
-        """Return whether *data* has the size and the digest of this recalled result."""
+        """Return whether *data* has the size and the digest that an earlier build has recorded."""
         return self.size == len(data) and self.sha256 == file_digest(data)
 
 

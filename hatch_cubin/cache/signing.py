@@ -1,8 +1,8 @@
 """Sign the cache records that a build stores, and check the signatures of records in a cache or remote store.
 
-A cache record contains the digest and the kernels of a compiled result. By signing the record, the owner of a
-signing key states that the compile of the record's unit gave this result. The whole cache record is signed,
-so a signature is valid for only one unit and one compiler.
+A cache record contains the digest and the kernels of a compiled result. By signing a cache record, the owner
+of a signing key states that the compile of the record's unit gave a result with the record's digest and
+kernels. The whole cache record is signed, so a signature is valid for only one unit and one compiler.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class SignaturePolicy:
 
 
 class Signer:
-    """A private key that signs cache records and pack indexes. No message shows the private key."""
+    """A private key that signs cache records and pack indexes. Error messages do not show the private key."""
 
     def __init__(self, raw: bytes) -> None:
         self._private: Ed25519PrivateKey = _key("private", raw)

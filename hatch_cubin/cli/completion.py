@@ -1,4 +1,4 @@
-"""Print a script that lets a shell complete verbs and options. The package shtab writes the script."""
+"""Print a script that lets a shell complete verbs and options. The script comes from the package shtab."""
 
 from __future__ import annotations
 

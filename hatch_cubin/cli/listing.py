@@ -1,4 +1,4 @@
-"""`inspect --ptx` and `inspect --sass`: print a kernel's code, and above each part its source line."""
+"""Implement `inspect --ptx` and `inspect --sass`, which print a kernel's code with its source lines."""
 
 from __future__ import annotations
 

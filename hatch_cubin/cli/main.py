@@ -120,10 +120,7 @@ def _run(arguments: Sequence[str]) -> None:
 
 
 def _is_own(option: str) -> bool:
-    """Return whether the user may write *option* before the verb (the subcommand).
-
-    The user may abbreviate the option.
-    """
+    """Return whether *option*, perhaps abbreviated, may be written before the verb (the subcommand)."""
     return any(own.startswith(option.partition("=")[0]) for own in _OPTIONS)
 
 

@@ -81,7 +81,7 @@ def _escaped(text: str) -> str:
 def _code(text: str) -> str:
     """Return a name as Markdown code.
 
-    A pipe is escaped, because it would end the cell of a Markdown table.
+    The character | is escaped, because it would end the cell of a Markdown table.
     """
     name = plain(text).replace("`", "'").replace("|", r"\|")
     return f"`{name}`"

@@ -52,7 +52,8 @@ _BESIDE = {
 def hint(verb: str, unknown: Sequence[str], arguments: Sequence[str], options: Options) -> str | None:
     """Return a hint for the first argument in *unknown*, which lists arguments that *verb* does not accept.
 
-    *arguments* are all arguments of the command. *options* are the arguments that each verb accepts.
+    *arguments* are all arguments of the command. *options* maps each verb to the arguments that the verb
+    accepts.
     """
     own, first = options[verb], unknown[0]
     if not first.startswith("-"):

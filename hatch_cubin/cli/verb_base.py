@@ -110,7 +110,7 @@ def archs_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def locked_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option `--locked`, which makes any difference from the project's cubin.lock an error."""
+    """Add the option `--locked`: with this option, a command fails if cubin.lock is outdated or missing."""
     parser.add_argument(
         "--locked", action="store_true", help="end with an error if cubin.lock is outdated or missing"
     )

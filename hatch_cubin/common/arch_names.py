@@ -105,8 +105,8 @@ def split_specs(text: str) -> list[str]:
 def expand(specs: Iterable[str], supported: Sequence[int], native: Sequence[int]) -> tuple[Target, ...]:
     """Return the targets for *specs* (a list of archs and groups of archs) in order, without duplicates.
 
-    If *specs* contains an arch by its own name and also a group with this arch, the target of the arch counts
-    as named by the user.
+    The field `named` of a target is true if *specs* contains the arch by its own name, even if *specs* also
+    contains a group with this arch.
     """
     named: dict[Arch, bool] = {}
     for spec in specs:

@@ -87,7 +87,7 @@ class Console:
 
 
 class Progress:
-    """The progress of one build: the build updates the numbers, and the drawing thread reads them."""
+    """The progress of one build: the build updates the numbers, and another thread prints them as a line."""
 
     def __init__(self, total: int, cached: int) -> None:
         self._total = total

@@ -21,7 +21,7 @@ def digest(parts: Iterable[str | bytes]) -> str:
 
 
 def file_digest(data: bytes) -> str:
-    """Return the plain SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file's bytes."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -34,7 +34,7 @@ def pieces_digest(pieces: Iterable[bytes]) -> str:
 
 
 def stream_digest(file: BinaryIO) -> str:
-    """Return the plain SHA-256 of an open file, without reading all of it into memory."""
+    """Return the SHA-256 of an open file, without reading all of it into memory."""
     hasher = hashlib.sha256()
     while chunk := file.read(1 << 20):
         hasher.update(chunk)

@@ -1,9 +1,9 @@
 """Encode Ed25519 keys and signatures as texts with a check sum, so that a typing error is noticed.
 
-Each text is a kind, such as `ed25519:`, followed by bytes in base64 without padding: the bytes of the key or
-signature, then the check sum. The check sum is the beginning of a digest of the text's kind and the bytes of
-the key or signature. Exactly one text is valid for each key. This module only converts between bytes and
-texts; `cache/signing.py` makes and checks signatures.
+The text of a key or signature begins with its kind, such as `ed25519:`. The rest of the text is base64
+without padding: the bytes of the key or signature, then the check sum. The check sum is the beginning of a
+digest of the text's kind and the bytes of the key or signature. Exactly one text is valid for each key. This
+module only converts between bytes and texts; `cache/signing.py` makes and checks signatures.
 """
 
 from __future__ import annotations

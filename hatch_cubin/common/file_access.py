@@ -35,7 +35,7 @@ def status_of(path: str | Path) -> os.stat_result:
 
 
 def open_plain(path: str | Path, most: int | None = None) -> BinaryIO:
-    """Open a regular file for reading, and refuse a pipe or a device, which another user may have put there.
+    """Open a regular file for reading; refuse a pipe or a device, which another user may have made at *path*.
 
     Raise OSError if *path* is not a regular file, or if the file has more bytes than *most*. Opening a pipe
     would wait forever, and reading a device might never end.

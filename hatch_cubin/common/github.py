@@ -28,12 +28,13 @@ def annotation(kind: str, text: str, place: str | None, line: int | None) -> str
 
 
 def in_repository(path: str, folder: str | None) -> str:
-    """Return the path of a file relative to the repository; *path* itself if the file is not found in it.
+    """Return the path of a file relative to the repository, or *path* if the repository has no such file.
 
     This function looks for the file in *folder*, and in the folder in which the user started the build,
     because a build from an sdist runs in a temporary folder outside the repository. If the file is neither in
     *folder* nor in the folder in which the user started the build, the function searches all projects of the
-    repository. If exactly one project contains the file, the function returns the path in this project.
+    repository. If exactly one project of the repository contains the file, the function returns the path of
+    this project's file.
     """
     found: list[str] = []
     if workspace := os.environ.get("GITHUB_WORKSPACE"):

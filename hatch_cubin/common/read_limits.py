@@ -2,7 +2,7 @@
 
 The sizes and digests in a wheel or a lock file prove nothing, because an attacker can write them. Each limit
 is several times the size of the largest real file; a comment gives this file's size. The loader has its own
-copy of the limits in this module.
+copy of the limits in this module, because it cannot import other modules of hatch-cubin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Format numbers for people: sizes in bytes, counts with a noun, and CUDA releases."""
+"""Format numbers for people, such as '1.5 MiB', '2 kernels' and the CUDA release '13.0'."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def size(count: int) -> str:
 
 
 def decimal(count: int) -> str:
-    """Return a size in bytes as text with decimal units ('1.5 MB'), which package indexes use for limits."""
+    """Return a size as text in decimal units ('1.5 MB'), in which package indexes state their size limits."""
     return _text(count, 1000, ("B", "KB", "MB", "GB"))
 
 

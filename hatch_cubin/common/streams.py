@@ -24,9 +24,9 @@ _WORDS = r"(?m)^(hatch-cubin[a-z ]*: (?!hint)|  (?=hint))(error|warning|hint):"
 def plain(text: str) -> str:
     """Return *text*, but escape all parts that a terminal or a CI service would obey as commands.
 
-    Printed text may contain file names, source lines and compiler messages that other people wrote. All
-    printed text goes through this function, except progress lines on a terminal, JSON output, and annotations
-    for GitHub Actions. Line ends and tabs are not escaped.
+    Other people may have hidden commands in file names, source lines and compiler messages that hatch-cubin
+    prints. All printed text goes through this function, except progress lines on a terminal, JSON output, and
+    annotations for GitHub Actions. Line ends and tabs are not escaped.
     """
     if not text.isprintable():
         shown = (char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
@@ -92,7 +92,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 class Lossy:
-    """A `with` block that ignores errors of writing to *stream*, so that no build fails because of output."""
+    """A context manager that ignores failed writes to *stream*, so that no build fails because of output."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream

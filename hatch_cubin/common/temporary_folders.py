@@ -2,8 +2,8 @@
 
 A process removes a temporary folder when it closes the folder, or when a signal asks the process to end. If a
 process was killed, a later process removes the folders of the killed process. Each folder is locked while its
-process runs, so an unlocked folder is left from a killed process. On systems that cannot lock folders, a
-folder is removed when it is a day old.
+process runs, so an unlocked folder belongs to a process that was killed. On systems that cannot lock folders,
+a folder is removed when it is a day old.
 """
 
 from __future__ import annotations

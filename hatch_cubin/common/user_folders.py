@@ -47,7 +47,7 @@ def own_folder() -> Path:
 
 
 def cubins_folder(root: Path, configured: str | None) -> Path:
-    """Return the cache folder of the project at *root*: the folder *configured*, or else the user's cache."""
+    """Return the cache folder of the project at *root*; if *configured* is None, this is the user's cache."""
     if configured is not None:
         return root / os.path.expanduser(configured)
     folder = user_folder() / "cubins"
@@ -82,8 +82,8 @@ def _process_folder() -> Path:
 def write_retained(path: Path, data: bytes, most: int) -> None:
     """Write *data* to *path* atomically; in the folder, keep at most *most* files with the suffix of *path*.
 
-    Other files with the suffix of *path* are removed, least recently used first. Temporary files of killed
-    builds are removed too.
+    Other files with the suffix of *path* are removed, least recently used first. The function also removes
+    temporary files that killed builds have left in the folder.
     """
     for folder in (path.parent.parent, path.parent):
         clear_path(folder)
@@ -108,7 +108,7 @@ def _for_this_user(path: str, flags: int) -> int:
 
 
 def _drop_others(path: Path, most: int) -> None:
-    """Remove old temporary files, and all but the newest *most* files with the suffix of *path*."""
+    """Remove old temporary files; if more than *most* files have the suffix of *path*, remove the oldest."""
     found = [(file, file.lstat()) for file in path.parent.iterdir()]
     times = {file: status.st_mtime for file, status in found if stat.S_ISREG(status.st_mode)}
     files = sorted(times, key=times.__getitem__, reverse=True)

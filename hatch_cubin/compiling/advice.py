@@ -3,9 +3,9 @@
 Each function in `_CAUSES` recognises one cause of errors. The first argument of a function in `_CAUSES`
 contains the errors of one source, as `diagnostics.py` has parsed them from the compiler's log. The second
 argument of a function in `_CAUSES` is a `FailedCompile`: the source, its headers, the settings in
-pyproject.toml, and the version of CUDA. If none of the errors has the cause that a function looks for, the
-function returns None. Else the function returns a pair: one error with a hint, which replaces all errors with
-this cause, and a list of the errors with other causes.
+pyproject.toml, and the version of CUDA. A function in `_CAUSES` that recognises its cause returns a pair: one
+error with a hint, which replaces all errors with this cause, and a list of the errors with other causes. A
+function that does not recognise its cause returns None.
 
 To add a new hint, write a function for its cause in a module of `hints/`, and add the function to `_CAUSES`.
 To add a hint to the compiler's own error, return `replace(error, hint="…")`. To replace the error by one with
@@ -105,7 +105,7 @@ def _in_file(error: Diagnostic, source: Source) -> Diagnostic:
 
 
 def _without_lines_of_call(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
-    """Replace a hint to set options, because a recorded call of CuPy or cuda.core has its own options."""
+    """Replace a hint that suggests options in pyproject.toml, which do not apply to a recorded call."""
     if error.hint is None or not _SETS_OPTIONS.search(error.hint):
         return error
     hint = (
@@ -129,7 +129,7 @@ def _explained(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagn
 
 
 def _first_of_each_header(found: Sequence[Diagnostic]) -> Iterator[Diagnostic]:
-    """Yield all errors in files of the project, and the first error in each other header."""
+    """Yield all errors in files of the project, and the first error in each header outside the project."""
     outside = Counter(each.where.path for each in found if each.where is not None and not each.is_own)
     for each in found:
         number = 1 if each.where is None or each.is_own else outside.pop(each.where.path, 0)

@@ -181,8 +181,8 @@ class Bake:
     def _upcoming(self, held: int | None, others: Sequence[int]) -> executor.Task | None:
         """Return the next task for a worker process; None if no task is available now.
 
-        *held* is the number of the precompiled header that the worker process has already made. *others* are
-        the numbers of the precompiled headers that the other worker processes have made.
+        *held* is the id of the precompiled header that the worker process has already made. *others* are the
+        ids of the precompiled headers that the other worker processes have made.
         """
 
         def choose(left: Mapping[int | None, Sized], elsewhere: Sequence[int]) -> int | None:
@@ -205,7 +205,7 @@ class Bake:
         return self._prepared(task, group[0])
 
     def _accepts(self, answer: executor.Result) -> bool:
-        """Return whether a compile without a precompiled header would certainly give the same result."""
+        """Return whether a compile without a precompiled header would certainly give the result *answer*."""
         group, header = self._misses[answer.id], self._tasks[answer.id].precompiled_header
         if not answer.ok or header is None:
             return True
@@ -313,7 +313,7 @@ class Bake:
         return FailedCompile(tree, config, job.unit.module, job.search, own, version, self._texts)
 
     def _warnings(self, job: Job, found: Iterable[Diagnostic]) -> tuple[str, ...]:
-        """Return the compiler's warnings about files of the project, which the user can fix."""
+        """Return the compiler's warnings about the project's own files, which the user can edit."""
         own = (each for each in found if each.is_own and each.kind == "warning")
         hinted = (self._with_hint(job, each) for each in own)
         problems = (diagnostics.as_problem(each, each.hint, each.context) for each in hinted)

@@ -1,4 +1,4 @@
-"""Hints about the options of calls of CuPy and cuda.core: only these options apply to the text of a call.
+"""Hints about the options of calls of CuPy and cuda.core: a call is compiled only with its own options.
 
 Pure.
 """
@@ -16,7 +16,7 @@ from ..project.source import Source, without_comments
 
 
 def place_of_options(config: Config, source: Source) -> str | None:
-    """Return where the options of a call are written; None for a recorded call in its own file."""
+    """Return where pyproject.toml or a producer sets the options of a call; None if the call was recorded."""
     if source.recorded is not None:
         return None
     if source.produced is not None and source.produced.rule.front:
@@ -29,7 +29,8 @@ def place_of_options(config: Config, source: Source) -> str | None:
 def with_macros(config: Config, source: Source, missing: Iterable[str]) -> str | None:
     """Return how to add macros of `define` to the call of a source; None if this is not possible.
 
-    The call probably needs the macros *missing*, and all macros of `define` whose names are in its text.
+    *missing* are macros that the call seems to need. The call probably also needs each macro of `define`
+    whose name is in the source's text.
     """
     call = call_of(rules_of_source(config, source))
     if call is None or (place := place_of_options(config, source)) is None:

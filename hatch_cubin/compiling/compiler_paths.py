@@ -2,11 +2,11 @@
 
 Debug information, `assert` and `__FILE__` put the paths of files into compiled code. On Linux, a process can
 open a folder and then reach the folder by a path such as `/proc/self/fd/77`, which contains only the number
-of the file descriptor. The compiler process opens the project's folder with a fixed descriptor number. For
-each header library (such as CUDA's headers), the descriptor number depends only on the library's name. Before
-CUDA 13.4, debug information also contains the modification time of each header, which differs in every
-checkout and installation. With CUDA before 13.4, the compiler process opens copies of the folders, in which
-all headers have the same modification time.
+of the file descriptor. The compiler process opens the project's folder with a fixed descriptor number. The
+file descriptor of a header library (such as CUDA's headers) has a number that depends only on the library's
+name. Before CUDA 13.4, debug information also contains the modification time of each header, which differs in
+every checkout and installation. With CUDA before 13.4, the compiler process opens copies of the folders, in
+which all headers have the same modification time.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CompilePaths:
 
     @property
     def are_scattered(self) -> bool:
-        """Whether the compiler needs one folder that joins the project and the folders in `source-roots`."""
+        """Whether the compiler needs a folder with links to the project's files and to the `source-roots`."""
         return self._by_number and bool(self._tree.roots)
 
     def joined(self, into: Path) -> Mapping[int, str]:
@@ -95,7 +95,7 @@ class CompilePaths:
         return {**self.descriptors, _PROJECT_DESCRIPTOR: str(folder)}
 
     def copies(self, into: Path, closures: Iterable[Closure], folders: Iterable[str]) -> Mapping[int, str]:
-        """Copy all headers in *closures*, and set the modification time of all copies to 0.
+        """Copy all headers that the compiles can read (*closures*), and set the modification times to 0.
 
         *folders* are the project's folders with files that include headers. All *folders* must exist in the
         copy: an include of `../a.h` works only if the folder of the including file exists. The compiler
@@ -153,7 +153,8 @@ class CompilePaths:
     def _place(self, path: Path, levels: int) -> Path:
         """Return where to copy the folder *path*.
 
-        If another copied folder contains *path*, the copy of *path* is inside the copy of this outer folder.
+        If *path* is inside a larger folder that is also copied, the copy of *path* is inside the copy of the
+        larger folder.
 
         The copy has at least *levels* parent folders, so that an include with this many `..` stays inside the
         copied tree.

@@ -59,7 +59,7 @@ def _limits(group: Path) -> Iterator[int]:
 
 
 def _numbers(group: Path, *names: str) -> list[int]:
-    """Return the numbers in the files *names* of a control group; [] if a file or a number is missing."""
+    """Return the numbers in files of a control group; [] if a file is missing or has a word such as 'max'."""
     try:
         return [int(word) for name in names for word in (group / name).read_text("utf-8").split()]
     except (OSError, ValueError):

@@ -79,7 +79,7 @@ def defined_variables(text: str) -> Iterator[str]:
 def _declarations(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each declaration of variables in device memory.
 
-    The end of a declaration is before the value of its variable.
+    In `__device__ int a = 1;`, the end is the place after the `=`, because the value defines no names.
     """
     for match in _VARIABLE.finditer(text):
         first = max(0, match.start() - _LONGEST)

@@ -106,11 +106,11 @@ def run(upcoming: Next, setup: Setup, accepts: Callable[[Result], bool] = _anyth
     running, all tasks are done.
 
     A worker process may die because memory is short, or because a precompiled header crashes the compiler.
-    The task of a dead process runs again after all other tasks, alone and without a precompiled header. A
-    task fails if the worker process that runs the task a second time dies too. If a task exceeds the time
-    limit, its process is killed: a task with a precompiled header is then compiled again without the header,
-    and any other task fails. A task is also compiled again without its precompiled header if *accepts*
-    returns False for the task's result.
+    The task of a dead process runs again after all other tasks, alone and without a precompiled header. If
+    the second worker process of a task dies like the first, the task fails. If a task exceeds the time limit,
+    its process is killed: a task with a precompiled header is then compiled again without the header, and any
+    other task fails. If *accepts* returns False for the result of a task with a precompiled header, the task
+    is compiled again without the header.
     """
     pool = WorkerPool(setup)
     try:
@@ -138,7 +138,7 @@ class WorkerPool:
         self._messages: WorkerMessages = WorkerMessages()
 
     def results(self, upcoming: Next, accepts: Callable[[Result], bool] = _anything) -> Generator[Result]:
-        """Yield the result of each task when it is done.
+        """Yield the result of each task as soon as the task is done.
 
         After the last result, the worker processes keep running, so that `results` can be called again.
         """

@@ -144,7 +144,7 @@ def _checked(
 
 
 def _uncompiled_sources(opened: OpenedWheel, excluded: Sequence[str]) -> Iterator[ReportSection]:
-    """Yield a section with the sources that the key `exclude` names, and that are files of the wheel.
+    """Yield a section with the sources in the wheel that are not compiled because of the key `exclude`.
 
     The key `exclude` decides which sources hatch-cubin compiles, but not which files the wheel contains. The
     globs *excluded* are relative to the project or to a package.
@@ -178,7 +178,7 @@ def _excluded(folder: str) -> Sequence[str]:
 
 
 def _with_hint_at_except(problems: Iterable[Problem], what: str, spared: Sequence[str]) -> Iterator[Problem]:
-    """Add a hint if *what* is not a wheel, but probably the second glob after one `--except`."""
+    """Add a hint if the argument *what* is not a wheel, but probably a second glob for `--except`."""
     is_glob = spared and not what.endswith(".whl")
     for each in problems:
         if is_glob and each.code == "no-such-wheel":
@@ -204,10 +204,7 @@ def _facts(what: str, path: str, verdict: CheckResult) -> dict[str, Any]:
 
 
 def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
-    """Return the location of the project's table, the problems, and the warnings.
-
-    If there are problems, the location is None.
-    """
+    """Return the location of the project's table (None if there are problems), the problems and warnings."""
     try:
         settings, place, _backend = table_location.find_table(folder)
         missing = open_project.missing_requirement(folder)
@@ -228,7 +225,7 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
 
 
 def _archs_not_shipped(folder: str, verdicts: Iterable[CheckResult]) -> Iterator[Problem]:
-    """Yield a warning if the table lists archs for which the wheels contain no machine code.
+    """Yield a warning if the project's table lists archs for which the wheels contain no machine code.
 
     Code for sm_90a counts as code for sm_90, because tileiras makes code for sm_90a if sm_90 is listed. The
     function does not look for PTX archs in the wheels, because tile kernels and relocatable code do not have

@@ -2,11 +2,11 @@
 
 Each side of the comparison is a wheel, a folder or an installed package. Without a second wheel, the first
 wheel is compared with the wheel that the project in the current folder would build. With --fail-on, the exit
-code is 1 if the second wheel is worse in any of the properties that the option lists. The names of a kernel's
-properties are 'lost' (the kernel or its code for an arch is missing), 'signatures' (its arguments changed),
-'spills', 'registers', 'stack' and 'shared'. For the wheel as a whole, --fail-on accepts only 'size'. A
-property can have a limit: 'size=5%' allows the wheel to grow by 5 %, and 'registers=8' allows each kernel to
-use 8 more registers.
+code is 1 if the second wheel is worse in any of the properties that the option lists. For kernels, --fail-on
+accepts 'lost' (a kernel or its code for an arch is missing), 'signatures' (the arguments of a kernel
+changed), 'spills', 'registers', 'stack' and 'shared'. For the wheel as a whole, --fail-on accepts only
+'size'. A property can have a limit: 'size=5%' allows the wheel to grow by 5 %, and 'registers=8' allows each
+kernel to use 8 more registers.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> Answer:
 def _chosen(
     jobs: Sequence[Job], asked: str, tree: ProjectTree, by_kernel: Callable[[], Mapping[str, list[Job]]]
 ) -> tuple[list[Job], str | None]:
-    """Return the compile jobs of the source, the module or the kernel named *asked*.
+    """Return the compile jobs of *asked*, which is the name of a source, a module or a kernel.
 
     If *asked* is the name of a kernel, return this name as the second result; otherwise None.
     """

@@ -113,9 +113,9 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _step(command: str) -> str:
-    """Return a line with the command of a next step.
+    """Return a line with *command*, which the user can run next.
 
-    If the command uses pip, the line also shows commands of other tools that do the same.
+    If *command* uses pip, the returned line also shows the same command for other tools.
     """
     others = _WITHOUT_PIP.get(command)
     return f"  {command}" + (f"  (or: {others})" if others else "")
@@ -233,7 +233,7 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
 
 
 def _table_place(root: Path) -> tuple[TableLocation, bool, list[Mapping[str, Any]]]:
-    """Return where hatch-cubin's table is or should be, whether the table is missing, and its producers."""
+    """Return the place of the project's table, whether the table is missing, and the table's producers."""
     try:
         table, place, _backend = table_location.find_table(root)
     except table_location.NoTableError as absent:

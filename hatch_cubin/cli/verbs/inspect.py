@@ -3,8 +3,8 @@
 Sizes, registers, shared memory, stack and register spills are read from the compiled files. The command does
 not need a GPU, a driver or a project, and does not run any code of the wheel. The option --html also writes a
 page for a browser, with the same facts and with charts. With --ptx or --sass, the command prints the code of
-a kernel. If the kernel was built with lineinfo, the command prints the source lines between the lines of
-code.
+a kernel. If the kernel was built with lineinfo, the command prints lines of the source between the lines of
+PTX or machine code.
 """
 
 from __future__ import annotations
@@ -171,8 +171,9 @@ def _lines(facts: BundleFacts) -> Iterator[str]:
 def _rows(unit: UnitFacts) -> Iterator[Sequence[str]]:
     """Yield a row of the table for each kernel of a compiled file.
 
-    Only the first row names the module, arch and size. For a recorded call of a library (CuPy or cuda.core),
-    the row names the source, because the name of the module is a long key.
+    Only the first row of a compiled file names the module, arch and size. For a recorded call of a library
+    (CuPy or cuda.core), the first row names the source instead of the module, because the name of the module
+    is a long key.
     """
     name = unit["source"] if is_of_call(unit["module"]) else unit["module"]
     start: Sequence[str] = (plain(name), plain(unit["arch"]), size(unit["bytes"]))

@@ -7,12 +7,12 @@ companions. If a program needs a kernel of a missing companion, the error names 
 publish the wheels, register the names of the companion wheels, such as 'mypkg-cubins-sm90', with the package
 index.
 
-With '--as variants' (experimental), the command writes one wheel for each compute capability for which the
-original wheel contains machine code, such as 'mypkg-1.0-py3-none-any-sm90.whl'. One more wheel contains PTX,
-for GPUs of all other compute capabilities. The original wheel stays unchanged for installers that do not
-support variants, such as pip. The command 'uv pip install --preview-features wheel-variants' installs the
-variant for the machine's GPU. To choose a variant, uv needs the JSON file that this command writes into the
-folder of the wheels.
+With '--as variants' (experimental), the command writes one wheel, such as 'mypkg-1.0-py3-none-any-sm90.whl',
+for each compute capability for which the original wheel contains machine code. For GPUs that cannot run any
+of the machine code, the command also writes a wheel with the PTX. The original wheel stays unchanged for
+installers that do not support variants, such as pip. The command 'uv pip install --preview-features
+wheel-variants' installs the variant for the machine's GPU. To choose a variant, uv needs the JSON file that
+this command writes into the folder of the wheels.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _refuse_other_builds(into: Path, path: Path, labels: list[str]) -> None:
 
 
 def _with_existing_labels(index: Path, labels: list[str]) -> list[str]:
-    """Return *labels*, and also the labels that the index contains already, for example for other systems."""
+    """Return *labels* after the labels that the index already contains, for example of wheels for Windows."""
     from ...wheels.splitting.variants import read_labels
 
     try:

@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    """Read the bundles of a wheel, and write the compiled code of each bundle as single files."""
+    """Unpack the bundles of a wheel: write each piece of compiled code into a file of its own."""
     from ...wheels.reading.unpacking import unpacked_files, write_bundle
 
     with open_wheel(args.wheel) as opened:

@@ -249,7 +249,7 @@ def _compare(again: _Rebuilder, opened: OpenedWheel) -> tuple[Bundle, RebuildCom
 
 
 def _bundle_of(project: Project, opened: OpenedWheel) -> Bundle:
-    """Return the wheel's bundle that the project builds; BundleError if there are several or none."""
+    """Find the bundle of *project* in a wheel; raise BundleError if the wheel has none or several."""
     own = _own(project, opened)
     if len(own) == 1:
         return own[0]

@@ -88,7 +88,7 @@ class DaskCluster:
 
     @property
     def expected_workers(self) -> int:
-        """How many workers may be ready soon: those in preparation, and 1 if more workers may still join."""
+        """The number of workers in preparation, plus 1 if the build still waits for more workers to join."""
         soon = time.monotonic() < self._until
         return len(self._preparing) + (soon or not self._connected.is_set())
 
@@ -303,7 +303,7 @@ class DaskCluster:
 
 
 def _missing_certificate(security: Any) -> str | None:
-    """Return a message about the first certificate file that Dask's configuration does not set."""
+    """Return a message if Dask's configuration names no existing file for a certificate or its key."""
     names = {"ca-file": security.tls_ca_file, "client.cert": security.tls_client_cert}
     for name, path in {**names, "client.key": security.tls_client_key}.items():
         # The file `client.key` may be missing, because `client.cert` may contain the key.

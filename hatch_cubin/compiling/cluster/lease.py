@@ -105,7 +105,7 @@ def _result(values: dict[str, Any]) -> Result:
 
 
 def _proof(task: Task, listing: str, result: Result) -> str:
-    """Return one digest of a *result*, its *task*, and the *listing* of the files that the task reads."""
+    """Return a digest that covers *result*, its *task* and the *listing* of the files that the task reads."""
     asked: list[str | bytes] = [task.kind, task.code, task.name, str(task.ptx)]
     came: list[str | bytes] = [str(result.ok), result.output, result.ptx, result.log]
     symbols = [each for item in sorted(result.symbols.items()) for each in item]

@@ -29,7 +29,7 @@ _LOCAL = ",local"
 
 @dataclass(frozen=True, slots=True)
 class ClusterWork:
-    """The compiles of a build that a cluster runs; the task with the number N compiles *jobs*[N]."""
+    """The compiles that a cluster runs for a build; the task with the number N compiles *jobs*[N]."""
 
     project: Project
     jobs: Sequence[Job]

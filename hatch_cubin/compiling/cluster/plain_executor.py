@@ -1,7 +1,7 @@
 """Use any `concurrent.futures.Executor` as a cluster.
 
-An executor does not list its workers, so each group of compiles is sent together with all files that the
-compiles read.
+An executor chooses the worker for each group of compiles, and the build does not know which files this worker
+already has. So the build sends each group of compiles together with all files that the compiles read.
 """
 
 from __future__ import annotations

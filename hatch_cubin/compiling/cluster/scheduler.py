@@ -37,8 +37,9 @@ _CRASHES = ("fatal: the compiler crashed", "out of memory")
 class NoWorkersLeftError(Exception):
     """Raised if all workers are lost while tasks are not finished.
 
-    *why* are error messages about the cluster. *reasons* are error messages about single workers, which were
-    already printed as warnings. *left* are the tasks that are not finished.
+    *why* contains error messages about the cluster as a whole. *reasons* contains error messages about
+    individual workers, which were already printed as warnings. *left* contains the tasks that are not
+    finished.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class _GivenLease:
 
 @dataclass(slots=True)
 class _WorkerState:
-    """One worker, and the numbers of the leases that were sent to the worker, in order."""
+    """A worker; *has* identifies the leases (groups of tasks) that were sent to the worker, oldest first."""
 
     joined: WorkerJoined
     has: list[int] = field(default_factory=list)
@@ -133,7 +134,7 @@ class LeaseScheduler:
         return self._has_task()
 
     def _has_task(self) -> bool:
-        """Return whether a task is left that was not sent to a worker yet."""
+        """Return whether a task still has to be sent to a worker."""
         if (task := self._next()) is not None:
             self._again.append(task)
         return task is not None
@@ -169,9 +170,8 @@ class LeaseScheduler:
     def _overdue_tasks(self, worker: str) -> list[Task]:
         """Return the unfinished tasks of a lease that takes too long.
 
-        An idle worker will repeat the tasks that this method returns.
-
-        If a worker has several leases, leases that the worker has not started yet are returned first.
+        An idle worker will repeat the tasks that this method returns. Leases that have not started are chosen
+        before leases that a worker is compiling.
         """
         if self._workers[worker].has:
             return []

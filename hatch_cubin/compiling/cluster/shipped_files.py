@@ -25,7 +25,7 @@ class SourceArchive(NamedTuple):
     blobs: dict[str, bytes]
 
     def pieces(self, wanted: Iterable[str]) -> Iterator[list[bytes]]:
-        """Yield the contents of the *wanted* files in lists of a few megabytes."""
+        """Yield the contents of the *wanted* files in several lists, each with a few megabytes of content."""
         piece: list[bytes] = []
         for content in wanted:
             piece.append(self.blobs[content])
@@ -39,10 +39,9 @@ class SourceArchive(NamedTuple):
 def can_be_sent(job: Job) -> bool:
     """Return whether another machine can compile a job.
 
-    All files that the compiler can read must be known.
-
-    If the name in an `#include` is a macro with an unknown value, it is not known which file the compiler
-    reads. Linking is not sent to other machines, because linking takes less time than sending the inputs.
+    A job is compiled on this machine if the name in an `#include` is a macro with an unknown value, because
+    the build then does not know which file to send. Linking is not sent to other machines, because linking
+    takes less time than sending the inputs.
     """
     return (
         not job.linked

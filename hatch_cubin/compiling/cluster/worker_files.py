@@ -56,7 +56,7 @@ class WorkerFiles:
         """Return the digests of missing files; if no file is missing, make the folders of the build.
 
         *here* maps the names of header libraries that are installed on this machine to their folders. A file
-        in a folder of *here* is not missing, because the function copies it from there.
+        in a folder of *here* does not count as missing, because the worker copies the file from this folder.
         """
         with self._lock:
             if listing.digest not in self._layouts_by_digest:

@@ -1,7 +1,7 @@
 """The functions that a build calls on a worker of a cluster.
 
-A worker compiles in separate processes. If the worker ends, its compiler processes end too, because their
-standard input is closed.
+A worker does not compile in its own process, but starts compiler processes. If the worker ends, its compiler
+processes end too, because their standard input is closed.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _ProcessState:
                 self._scratch = None
 
     def _wait(self) -> None:
-        """Start a timer that ends the idle compiler processes, unless they get a new task before."""
+        """Start a timer that ends the compiler processes if they get no task for `_IDLE_S` seconds."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = threading.Timer(_IDLE_S, self.stop, [""])

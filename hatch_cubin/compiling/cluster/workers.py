@@ -66,7 +66,8 @@ class Cluster(Protocol):
     def expected_workers(self) -> int:
         """The number of workers that may still join.
 
-        A worker is counted until an event reports that the worker has joined, or cannot be used.
+        The number no longer includes a worker after an event reports that the worker has joined or cannot be
+        used.
         """
 
     def give(self, worker: str, lease: Lease) -> None:

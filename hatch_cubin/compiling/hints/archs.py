@@ -36,7 +36,8 @@ class Archs:
     """The archs for which each source compiles or fails, with the compiler's messages about failures.
 
     After a source has failed, the build compiles it for more archs, so that a hint can suggest archs that
-    work. *tried* contains the units that compile, for the archs that the build has tried after a failure.
+    work. *tried* contains the units that compiled without errors when the build tried more archs after a
+    failure.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Archs:
         self._working, self._tried = _by_path(done), _by_path(tried)
 
     def candidates(self) -> list[Unit]:
-        """Return other archs to try (as units) for sources that use features of only some GPUs."""
+        """Return units to try: failed sources, for archs that may have the features that the sources use."""
         return [
             Unit(module, arch)
             for path, module in self._first.items()

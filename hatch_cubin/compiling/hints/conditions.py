@@ -74,7 +74,7 @@ def _shown(condition: Condition, failed: FailedCompile) -> str:
 
 
 def _may_hide(condition: Condition, given: AbstractSet[str], failed: FailedCompile) -> str:
-    """Return a hint that says how to make a condition true, for example by setting macros."""
+    """Return a hint about an `#if` condition that may hide the kernels: how to make the condition true."""
     shown = _shown(condition, failed)
     macros = [name for name in _NAME.findall(condition.operand) if name not in {*given, "defined"}]
     if "__CUDA_ARCH__" in condition.operand and re.search(r"\bsm_\d", condition.operand):
@@ -156,7 +156,7 @@ def _about_global(failed: FailedCompile, left_out: str) -> str:
 
 
 def certain_kernels(path: str, text: str) -> set[str]:
-    """Return the kernels that a source defines whatever values its macros have, without kernel templates."""
+    """Return the kernels that a source defines for all values of its macros; leave out kernel templates."""
     read = {number for _line, number in surely_read(text, frozenset())}
     return {
         each.name

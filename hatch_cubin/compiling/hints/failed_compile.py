@@ -74,7 +74,7 @@ class FailedCompile:
         return toml_lines.setting(key, [*there, *(each for each in value if each not in there)])
 
     def pasted(self, key: Literal["define", "options"], value: Mapping[str, Any]) -> str:
-        """Return lines for pyproject.toml that set macros or options, to be put at the end of a hint.
+        """Return the end of a hint: lines for pyproject.toml that set macros or options.
 
         If a [[source]] table already sets one of the macros or options, the returned lines are a new
         [[source]] table, because a value in a [[source]] table takes precedence over the project's settings.

@@ -106,7 +106,7 @@ def missing(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation |
 
 
 def _leading_nowhere(failed: FailedCompile) -> Iterator[Step]:
-    """Yield each `#include` line of the project that names a missing header and that no `#if` can hide."""
+    """Yield each `#include` of a missing header in the project, unless an `#if` may hide the `#include`."""
     resolver = Resolver(failed.tree, failed.search)
     given = {name for name, value in failed.module.macros if value != "0"}
     pending = [failed.path]
@@ -189,7 +189,7 @@ def _from(includer: str, header: str, failed: FailedCompile) -> str:
 
 
 def older_than_cuda(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a wheel whose headers contradict the headers of the CUDA toolkit: the versions do not fit."""
+    """Report a wheel with headers for another version of CUDA: they contradict the headers of the toolkit."""
     for each in found:
         if not each.is_own and each.where is not None and _DECLARED_ANEW.search(each.text):
             wheel = each.where.path.removeprefix("<").partition("/")[0]
@@ -266,7 +266,7 @@ def _about_toolkit(name: str, failed: FailedCompile) -> str:
 
 
 def _is_here(name: str, failed: FailedCompile) -> bool:
-    """Return whether the compiler has searched the CUDA headers that should contain the header *name*."""
+    """Return whether the compiler has searched the CUDA folder in which the header *name* should be."""
     # A folder with all headers of CUDA contains a folder crt/. NVRTC's own folder contains a folder crt/ too,
     # but it has only some of CUDA's headers.
     folder = name.partition("/")[0] if "/" in name else "crt"

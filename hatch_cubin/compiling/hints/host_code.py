@@ -101,7 +101,7 @@ _OF_CCCL = (
 
 
 def with_path(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
-    """Say how to leave out the file with host code: 'sources' still matches it without its kernels."""
+    """Extend a hint to move the kernels into a separate file: say how to exclude the file with host code."""
     path = failed.path
     is_here = error.where is not None and error.where.path == path
     if error.hint is None or not is_here or failed.module.source.produced is not None:
@@ -169,7 +169,7 @@ def _is_marked(error: Diagnostic) -> bool:
 def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report variables without a specifier for the memory space, such as __device__.
 
-    The function leaves out lines that also have other kinds of errors, because such a line is perhaps not the
+    The function skips a line that also has an error about something else, because the line is perhaps not the
     declaration of a variable.
     """
     like_it = [each for each in found if each.is_own and _VARIABLE.search(each.text)]
@@ -224,7 +224,7 @@ def _with_runtime(failed: FailedCompile) -> str:
 def _as_one(
     like_it: Sequence[Diagnostic], found: Sequence[Diagnostic], about: Callable[[Diagnostic], str]
 ) -> Explanation | None:
-    """Report only one of the errors in *like_it*, with a hint; prefer an error in the project's own code."""
+    """Report one of the errors *like_it*, which have one cause; prefer an error in the project's code."""
     if not like_it:
         return None
     first = next((each for each in like_it if each.is_own), like_it[0])

@@ -36,7 +36,7 @@ class Step(NamedTuple):
 def include_chains_from(
     source: Source, tree: ProjectTree, search: tuple[SearchFolder, ...]
 ) -> Mapping[str, tuple[Step, ...]]:
-    """Return a mapping from each header's name in messages to the shortest chain of includes."""
+    """Return the shortest chain of includes to each header, by the name that messages show for the header."""
     resolver, scans = Resolver(tree, search), ScanCache()
     start = resolver.own(source.path)
     include_chains: dict[str, tuple[Step, ...]] = {source.path: ()}

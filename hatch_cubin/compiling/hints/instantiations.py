@@ -53,9 +53,9 @@ def _once_for_each_product(
 ) -> dict[str, Diagnostic]:
     """Return the errors without repetitions: a table in `instantiate` may cause the same error many times.
 
-    An error is left out if it repeats, or results from, another error about the same table. *first* maps each
-    instantiation to the compiler's own error. *entries* maps each instantiation to the error to report, which
-    contains the instantiation's place in pyproject.toml and perhaps a hint.
+    An error is left out if another error about the same table has the same text or has caused it. *first*
+    maps each instantiation to the compiler's own error. *entries* maps each instantiation to the error to
+    report, which contains the instantiation's place in pyproject.toml and perhaps a hint.
     """
     kept: dict[str, Diagnostic] = {}
     told = set[tuple[Location | None, str | None]]()
