@@ -120,8 +120,8 @@ class _Watch:
             library = "cupy" if module.endswith("cupy") else "cuda.core"
             _print(
                 f"there is no module {module}, because the package was built without the key 'recorded' and "
-                f'without sources with as = "{library}": write recorded = ["{folder}"] in the table of '
-                "hatch-cubin, and install the package again"
+                f"without sources for {library}: install the package again, after you add this line to the "
+                f'table of hatch-cubin: recorded = ["{folder}"]'
             )
 
     def _at_exit(self) -> None:

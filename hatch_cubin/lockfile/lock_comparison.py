@@ -201,7 +201,7 @@ def _other_files(lock: LockFile, project: Project, sources: Iterable[Source]) ->
             exists = path in known or os.path.exists(disk_path)
             yield _change(path, disk_path, content) if exists else f"{path} is gone"
     for path in absent_includes.appeared_paths(project.tree, lock.absent):
-        yield f"{path} is new, and an include may find this file instead of the file that it found before"
+        yield f"{path} is new, and an include may find this file"
 
 
 def _change(path: str, disk_path: Path, locked: str) -> str:
