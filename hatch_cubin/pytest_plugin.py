@@ -1,8 +1,8 @@
 """A pytest plugin that finds texts that CuPy or cuda.core compiles at run time, during tests.
 
-`--record-cubins FOLDER` writes the texts that were compiled at run time into a folder, which the key
-`recorded` in pyproject.toml can name. `--forbid-run-time-compiles` makes the test session fail if any text
-was compiled at run time.
+`--record-cubins FOLDER` writes the texts that were compiled at run time into a folder. If the key `recorded`
+in pyproject.toml lists the folder, a build compiles these texts. `--forbid-run-time-compiles` makes the test
+session fail if any text was compiled at run time.
 
 The plugin sets HATCH_CUBIN_RECORD, so that the classes of `_cubins.cupy` and `_cubins.core` write each call
 into a temporary folder. The plugin finds a run-time compile even if a test filters the warning about it or
@@ -80,11 +80,11 @@ class _Watch:
         self._session = session
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a failed import of a module for calls of a library."""
+        """Remember modules such as `mypkg._cubins.cupy` that a test file could not import."""
         self._absent.update(_ABSENT.findall(report.longreprtext))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a failed import of a module for calls of a library."""
+        """Remember modules such as `mypkg._cubins.cupy` that a test could not import."""
         self._absent.update(_ABSENT.findall(report.longreprtext))
 
     def _finish(self) -> None:
@@ -120,12 +120,12 @@ class _Watch:
             library = "cupy" if module.endswith("cupy") else "cuda.core"
             _print(
                 f"there is no module {module}, because the package was built without the key 'recorded' and "
-                f'without sources with as = "{library}": write recorded = ["{folder}"] in the table of '
-                "hatch-cubin, and install the package again"
+                f"without sources for {library}: install the package again, after you add this line to the "
+                f'table of hatch-cubin: recorded = ["{folder}"]'
             )
 
     def _at_exit(self) -> None:
-        """Check the calls again when Python exits, because a function that runs then may make calls too."""
+        """Check the recorded calls a second time when Python exits, because exit handlers may make calls."""
         if os.getpid() != self._process:  # this is a forked process, and the session still needs the folder
             return
         fails = self._fails()
@@ -174,9 +174,9 @@ def write_recorded(folder: Path, root: Path, call: dict[str, Any]) -> bool:
 
     The name of the file is the key of the call. If the call has template names or include folders, a digest
     of them is added to the name of the file. If one call is recorded with different template names, each
-    recording is a separate file, so that two people can merge their recordings without a conflict. Recordings
-    of one call with different include folders are also different files, so that a build can report the
-    difference.
+    recording is a separate file, so that two people can merge their recordings without a conflict. If one
+    call is recorded with different include folders, each recording is a separate file, so that a build can
+    report the different folders.
     """
     from .loader._text_key import text_of_key
 

@@ -36,8 +36,8 @@ def warn_of_patterns(project: Project, left_out: Sequence[str], patterns: Iterab
                 "kernels are compiled out of the wheel"
             )
             hint = (
-                f"to keep these files in the wheel, set ship-sources = true in {project.config.place}; "
-                "otherwise, remove the pattern"
+                f"remove the pattern; or, to keep these files in the wheel, write in {project.config.place}: "
+                "ship-sources = true"
             )
             project.warn(problem("named-file-left-out", what, where, hint).with_code())
 

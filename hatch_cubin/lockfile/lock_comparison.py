@@ -124,10 +124,10 @@ def _header_facts(job: Job) -> dict[str, Any]:
 
 
 def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
-    """Return whether files that are not in the lock file can change which headers a source reads.
+    """Return whether files that the lock file does not list can change which headers a source reads.
 
-    A file outside the lock file can change which headers are found if the name in an `#include MACRO` is not
-    known, or if a header has an absolute path.
+    A file that the lock file does not list can change which headers are found if a header has an absolute
+    path, or if the name in an `#include MACRO` is not known.
     """
     outside = {root.tree for root in search if root.tree}
     return (
@@ -138,7 +138,7 @@ def is_unsure(closure: Closure, search: Sequence[SearchFolder]) -> bool:
 
 
 def plan_by_lock(lock: LockFile, project: Project, sources: ProjectSources) -> LockedPlan:
-    """Return the units that the *lock* file of *project* lists, without loading CUDA libraries."""
+    """Without loading CUDA libraries, return the units that the lock file of *project* lists."""
     toolkit = Toolkit(None, facts=Facts(**{**lock.builds, "supported": tuple(lock.builds["supported"])}))
     changes = [*_other_settings(lock, project)]
     planned = unit_plan.UnitPlan(())
@@ -201,7 +201,7 @@ def _other_files(lock: LockFile, project: Project, sources: Iterable[Source]) ->
             exists = path in known or os.path.exists(disk_path)
             yield _change(path, disk_path, content) if exists else f"{path} is gone"
     for path in absent_includes.appeared_paths(project.tree, lock.absent):
-        yield f"{path} is new, and an include may find this file instead of the file that it found before"
+        yield f"{path} is new, and an include may find this file"
 
 
 def _change(path: str, disk_path: Path, locked: str) -> str:
@@ -300,7 +300,7 @@ def _digests(lock: LockFile) -> dict[str, str | None]:
 
 
 def differences_of_jobs(lock: LockFile, jobs: Sequence[Job], toolkit: Toolkit) -> tuple[str, ...]:
-    """Return the differences between the lock file and *jobs* that a new toolkit causes.
+    """Return how *jobs* differ from the lock file because of a new toolkit.
 
     The function assumes that the project has not changed.
     """
@@ -333,15 +333,16 @@ def _unit(lock: LockFile, job: Job) -> Sequence[str | None]:
     All values are None if the unit does not have an entry.
 
     The entry may be missing although the project has not changed: a build does not compile a source that
-    another source includes, so the lock file has no units of the included source. If this build rejects a
-    source, it compiles the sources that the rejected source includes, and these may have no entry.
+    another source includes, so the lock file has no units of the included source. If this build rejects the
+    including source, the build compiles the included source after all, although the lock file has no entry
+    for it.
     """
     units = lock.modules.get(job.unit.module.full_name, {"units": {}})["units"]
     return units.get(str(job.unit.arch), (None, None, None))  # type: ignore[no-any-return]
 
 
 def locked_digests(lock: LockFile, jobs: Iterable[Job]) -> dict[Unit, str | None]:
-    """Return the digests that the lock file contains for the results of *jobs*, by unit."""
+    """Map the unit of each job to the digest that the lock file contains for the unit's result."""
     return {job.unit: _unit(lock, job)[2] for job in jobs}
 
 

@@ -1,10 +1,10 @@
 """Write the digests of generated sources into a lock file, and load sources from a lock file.
 
 A producer is a function of the project that returns the texts of generated sources. A lock file contains the
-digest of each generated text, but not the text itself. If all results are in the cache, a build does not need
-the generated text, but only facts about it, which the lock file contains. These facts are the settings of
-each source, the first lines of each PTX text (with the target), and the kinds of kernels in each source with
-tile code.
+digest of each generated text, but not the text itself. The lock file also contains the settings of each
+generated source, the first lines of each PTX text (these lines name the target arch), and the kinds of
+kernels in each source with tile code. If all results are in the cache, a build needs only the lock file, and
+not the generated texts.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _text_entry(project: Project, source: Source) -> dict[str, Any]:
 
 
 def producer_changes(locked: Locked, producers: Sequence[Producer]) -> Iterator[str]:
-    """Yield a sentence for each input of a producer that differs from the lock file."""
+    """Yield a sentence for each difference between the producers' inputs and the lock file."""
     now = {producer.rule.name: producer.inputs for producer in producers}
     yield from (f"the producer {name} is gone" for name in sorted(locked.keys() - now.keys()))
     for name, inputs in now.items():

@@ -55,9 +55,9 @@ def installed_late(root: str | Path, setup_requires: Iterable[str] = ()) -> Prob
     """Return a problem if a build front end cannot ask hatch-cubin for requirements, such as the compiler.
 
     A front end first installs the requirements in [build-system], and then asks the build backend and its
-    plugins for further requirements. Examples of further requirements are the result of `dependencies` in a
-    build hook of Hatch, and *setup_requires* in a setup.py. If a project has *setup_requires*, setuptools
-    does not ask its plugins for requirements.
+    plugins for further requirements. For example, the result of `dependencies` in a build hook of Hatch, and
+    *setup_requires* in a setup.py, are requirements that a front end asks for after it has installed
+    [build-system]. If a project has *setup_requires*, setuptools does not ask its plugins for requirements.
     """
     pyproject, backend = table_location.read_project(root)
     known = table_location.inside(pyproject, "build-system").get("requires")
@@ -83,7 +83,7 @@ def installed_late(root: str | Path, setup_requires: Iterable[str] = ()) -> Prob
 
 @contextlib.contextmanager
 def explain_late_install(root: str | Path, setup_requires: Iterable[str] = ()) -> Iterator[None]:
-    """If the `with` block fails because a wheel is missing, add why the front end did not install it."""
+    """If the `with` block fails because a wheel is missing, also report why the wheel is missing."""
     try:
         yield
     except HatchCubinError as exc:

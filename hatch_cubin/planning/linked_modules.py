@@ -125,7 +125,7 @@ class _LinkedModules:
         self.objects: dict[object, Module] = {}
 
     def modules(self, number: int, paths: Sequence[str]) -> Iterator[Module]:
-        """Yield all variants of the module that the [[module]] table number *number* describes."""
+        """Yield all variants of the module in the [[module]] table with the index *number*."""
         config, rule = self._config, self._config.module[number]
         place, where = config.place, config.place.of("module", number, "name")
         sources = [self._sources[path] for path in paths if path in self._sources]
@@ -154,7 +154,7 @@ class _LinkedModules:
             yield replace(of_variant, link=link, instantiate=tuple(names))
 
     def _object(self, whole: Module, source: Source, rule: ModuleRule) -> Module:
-        """Return the object file that is made from one source of the module *whole*.
+        """Return the object file that is made from *source*, one of the sources of the linked module *whole*.
 
         The result has the settings of *whole*, and of the [[source]] tables that match the source.
         """
@@ -199,6 +199,9 @@ def _without_names(module: Module) -> str:
 
 
 def location_of_file(config: Config, module: Module, index: int) -> Location:
-    """Return the line of pyproject.toml with the item *index* of the array `link` of a module."""
+    """Return the line of pyproject.toml that names a file in the array `link` of a module.
+
+    *index* is the file's position in the array.
+    """
     number = next(number for number, rule in enumerate(config.module) if rule.name == module.base)
     return config.place.of("module", number, "link", index)

@@ -66,7 +66,7 @@ class LinkRecipe(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Module(CompileSettings):
-    """A module, which programs load: a source with its settings, a variant of a source, or linked sources.
+    """A module that programs load: one source with its settings, one variant of a source, or linked sources.
 
     If a module is linked from several sources, each of these sources becomes an object file, which is also a
     `Module`. An object file is compiled and cached separately, like a module, but programs cannot load an
@@ -170,7 +170,7 @@ class Module(CompileSettings):
 class Unit(NamedTuple):
     """A unit of a build: one module for one arch, which is compiled to one file.
 
-    Builds compile, cache and count units.
+    A build compiles and caches each unit separately.
     """
 
     module: Module
@@ -187,7 +187,10 @@ class Unit(NamedTuple):
 
 
 class UnitPlan(NamedTuple):
-    """The modules to build, each for one arch, sorted by name, and messages about archs that are left out."""
+    """The units to build, and messages about archs that are left out.
+
+    Each unit is one module for one arch. The units are sorted by name.
+    """
 
     units: tuple[Unit, ...]
     notes: tuple[str, ...] = ()
@@ -296,7 +299,7 @@ def _without_archs_of_pieces(modules: Sequence[Module]) -> list[Module]:
 
 
 def _matching(patterns: Sequence[str]) -> Callable[[str], list[int]]:
-    """Return a function that returns the numbers of those *patterns* that match a path.
+    """Return a function that takes a path and returns the indexes of the *patterns* that match the path.
 
     Patterns without wildcards are looked up in a dict, because a project may have a pattern for each source.
     """
@@ -376,14 +379,17 @@ def locations_in_table(
 
 
 def rule_matcher(config: Config) -> Callable[[str], list[int]]:
-    """Return a function that returns the numbers of the [[source]] tables that match a source's path."""
+    """Return a function that returns the indexes of the [[source]] tables that match a given path."""
     return _matching([rule.path for rule in config.source])
 
 
 def rules_of_source(
     config: Config, source: Source, matching: Iterable[int] | None = None
 ) -> list[SourceRule]:
-    """Return the settings for a source: from the *matching* [[source]] tables, and then from a producer."""
+    """Return the settings for a source: those of the matching [[source]] tables, then those of a producer.
+
+    *matching* contains the indexes of the matching [[source]] tables, if the caller knows them.
+    """
     if matching is None:
         matching = rule_matcher(config)(source.path_for_globs)
     rules = [config.source[index] for index in matching]
@@ -391,7 +397,7 @@ def rules_of_source(
 
 
 def call_of(rules: Iterable[SourceRule]) -> SourceRule | None:
-    """Return the settings of the call (of CuPy or cuda.core) that a source is compiled for, or None."""
+    """Return a call's settings if a source is compiled for the call (of CuPy or cuda.core), else None."""
     return next((rule for rule in reversed([*rules]) if rule.front), None)
 
 
@@ -687,10 +693,11 @@ def _no_arch_served(module: Module, toolchain: Toolchain) -> Problem:
 def arch_for_source(
     source: Source, target: Target, toolchain: Toolchain, notes: list[str], module: Module | None = None
 ) -> Arch | None:
-    """Return the arch to build *source* for; None if a target from a group of archs has to be left out.
+    """Return the arch to build *source* for; None if *source* is PTX that cannot run on the target's arch.
 
-    If the user named the target and it cannot be built, an error is raised. A message about each target that
-    is left out is added to *notes*.
+    If the result is None, the target is left out, and a message about the target is added to *notes*. If the
+    user named the target itself, and not a group of archs, the function raises an error instead of returning
+    None.
     """
     arch = target.arch
     if source.is_ptx:

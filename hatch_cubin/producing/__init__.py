@@ -1,1 +1,1 @@
-"""Run the Python functions (producers) that return CUDA sources, and save their texts for the next build."""
+"""Run producers (Python functions that return CUDA sources), and save the sources for the next build."""

@@ -1,8 +1,8 @@
 """Find the modules of the project that a producer (a Python function) imports, without running any module.
 
 The script `producer_script.py`, which runs in the producer's process, finds modules by the same rules as this
-file. The code in this file does not find a module that is imported under a computed name, but the producer's
-process reports the file of such a module as an undeclared input.
+file. The code in this file does not find a module whose name is computed, as in `import_module(names[0])`,
+but the producer's process reports the file of such a module as an undeclared input.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def module_name(packages: Mapping[str, str], script: str) -> str:
 
 
 def import_closure(tree: ProjectTree, packages: Packages, name: str, script: str) -> dict[str, bytes]:
-    """Return the content of a Python file and of each module in the project that it can import, by path."""
+    """Map the path of a Python file, and of each project module that the file can import, to the content."""
     found: dict[str, bytes] = {}
     left = [(name, script)]
     while left:

@@ -30,15 +30,15 @@ def complete(project: Project, sources: ProjectSources) -> ProjectSources:
 def add_sources(
     project: Project, sources: ProjectSources, producers: Iterable[Producer], produced: Iterable[Source]
 ) -> ProjectSources:
-    """Add sources that producers returned: in this build, or in the build that wrote the lock file."""
+    """Add the sources that producers returned in this build, or in the build that wrote the lock file."""
     return with_produced(project, sources, produced, _declared(producers))
 
 
 def files_for_producers(project: Project) -> set[str]:
     """Return the files that an sdist needs for its producers; an edit of these files makes kernels stale.
 
-    These files are the producers' own inputs, and all files in include folders, because the produced texts
-    may include any file there.
+    The result contains all inputs of the producers, and all files in include folders, because a produced text
+    may include any file in an include folder.
     """
     config, tree = project.config, project.tree
     folders = dict.fromkeys(folder for folder, _key in include_folders(config))

@@ -42,7 +42,7 @@ _WHERE_TO_PASTE = "in the mapping for this name: "
 
 
 class _PlaceOfScript(TableLocation):
-    """The location of all settings that a producer returns: the producer's Python file, without a line."""
+    """Locates each setting that a producer returns: in the producer's Python file, without a line number."""
 
     def __init__(self, path: str, table: tuple[str, ...]) -> None:
         super().__init__(path, "", table)
@@ -54,7 +54,7 @@ class _PlaceOfScript(TableLocation):
         return "the mapping that the producer returns for one source"
 
     def in_full(self, hint: str | None) -> str | None:
-        """Return a hint with its line of TOML rewritten as an item of the mapping that a producer returns."""
+        """Rewrite the TOML in a hint as an item of the Python mapping that a producer returns."""
         try:
             items = loads(hint or "").items()
         except ValueError:
@@ -78,7 +78,7 @@ def sources_of(produced: Produced, rule: ProducerRule, place: TableLocation) -> 
 
 
 def _equal_variants(sources: Sequence[Source]) -> Iterator[Problem]:
-    """Yield a problem for each source whose name differs from an earlier name only in the order of values."""
+    """Yield a problem for names that differ only in order, such as a[X=1,Y=2].cu and a[Y=2,X=1].cu."""
     first: dict[tuple[Any, ...], Source] = {}
     for source in sources:
         made = source.produced

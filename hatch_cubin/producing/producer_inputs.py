@@ -30,7 +30,7 @@ _FORMAT = 1  # a new number makes every producer run again
 
 
 class ProducerInputs(NamedTuple):
-    """The inputs of one producer in the project and its environment, each with its digest."""
+    """The files, folders and environment variables that one producer depends on, each with a digest."""
 
     # The producer's Python file, and the project's modules that this file can import.
     modules: Mapping[str, str]

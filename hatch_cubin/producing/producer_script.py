@@ -200,7 +200,7 @@ class ReadRecorder:
         return {folder: undeclared_in(folder, path, self._files) for folder, path in self._list.items()}
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Record a read of a project file or a listing of a project folder, from an audit event of Python."""
+        """Use an audit event of Python to record that a project file is read or a project folder listed."""
         if not self.is_on or not arguments or (event not in _READS and event not in _LISTS):
             return
         if isinstance(arguments[0], int) or (event == "open" and _only_writes(arguments)):
@@ -367,7 +367,7 @@ def _frames(error: BaseException) -> list[list[Any]]:
 
 
 def _is_own(file: str) -> bool:
-    """Return whether a file in a stack frame is in the project; the names of project files are relative."""
+    """Return whether a stack frame's file is in the project: only project files have relative paths."""
     return file.endswith(".py") and not os.path.isabs(file)
 
 
@@ -401,7 +401,7 @@ def _import_hint(error: BaseException, package: str) -> str | None:
 
 
 def main(path: str) -> None:
-    """Read the request in a file, and write the answer into the file that the request names."""
+    """Read a request from the file at *path*, and write the answer into the file that the request names."""
     with open(path, encoding="utf-8") as file:
         request = json.load(file)
     folders = request["folders"]

@@ -1,8 +1,8 @@
 """Call a producer (a Python function) in a new process.
 
-The process has a time limit, only declared environment variables, an empty home folder, and the project as
-its working folder, so that the producer returns the same texts on every machine. The separate process does
-not protect from a hostile project, because a build runs the project's code anyway.
+The new process has a time limit, an empty home folder, the project as its working folder, and no environment
+variables except declared ones, so that the producer returns the same texts on every machine. The separate
+process does not protect from a hostile project, because a build runs the project's code anyway.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ class Database:
         self.close()
 
     def after_fork(self) -> None:
-        """Release the lock, so that threads that before_fork() stopped can continue."""
+        """Release the lock that before_fork() acquired, so that the waiting threads continue."""
         self._lock.release()
 
     # The connection

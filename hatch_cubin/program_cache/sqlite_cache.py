@@ -21,9 +21,10 @@ class SQLiteProgramCache(ProgramCacheResource):  # type: ignore[misc]
     """A persistent program cache in one SQLite file, for any number of threads and processes of a machine.
 
     Like cuda.core's `FileStreamProgramCache`, this cache stores and returns the raw bytes of compiled
-    programs. The cache checks the bytes against a digest. *max_size_bytes* limits the total size of all
-    entries: the least recently used entries are removed first. If the file cannot be read or written, a
-    warning is printed; a read is then a cache miss, and a write stores nothing.
+    programs. The cache stores a digest with each program, and a program that does not match its digest is a
+    cache miss. *max_size_bytes* limits the total size of all entries: the least recently used entries are
+    removed first. If the file cannot be read or written, a warning is printed; a read is then a cache miss,
+    and a write stores nothing.
     """
 
     def __init__(self, path: str | os.PathLike[str], max_size_bytes: int | None = None) -> None:

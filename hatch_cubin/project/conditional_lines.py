@@ -26,8 +26,8 @@ class Condition(NamedTuple):
     def lacking(self, given: AbstractSet[str]) -> tuple[str, ...] | None:
         """Return the macros that must be defined, besides the macros *given*, to make the condition true.
 
-        The result is an empty tuple if no further macro is needed. The result is None if only a compiler can
-        evaluate the condition.
+        The result is an empty tuple if the condition is already true with the macros *given*. The result is
+        None if only a compiler can evaluate the condition.
         """
         if self.kind in {"elif", "else"}:  # #elif and #else depend on all conditions before them
             return None

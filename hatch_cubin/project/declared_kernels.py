@@ -209,8 +209,8 @@ def _unconditional(code: str) -> str | None:
 def _nesting(code: str) -> list[tuple[int, str]] | None:
     """Return the position after each bracket, and the brackets that are open there; None if unbalanced.
 
-    The open brackets are a string of characters: `(`, `{`, `C` (the block of an `extern "C"`), and `n` (a
-    namespace).
+    The open brackets are returned as a string with one character for each bracket: `C` for the `{` of a block
+    `extern "C" { … }`, `n` for the `{` of a namespace, and `(` or `{` for any other bracket.
     """
     opened, found = "", [(0, "")]
     for match in _SCOPE.finditer(code):
@@ -228,9 +228,10 @@ def _nesting(code: str) -> list[tuple[int, str]] | None:
 def _kernels(
     code: str, *, blocks: bool, scopes: frozenset[str] = frozenset((_C, _NAMESPACE))
 ) -> Iterator[re.Match[str]]:
-    """Yield the definitions of `extern "C"` kernels; the blocks around a kernel must be of kinds in *scopes*.
+    """Yield the definitions of `extern "C"` kernels.
 
-    By default, *scopes* are namespaces and blocks `extern "C" { … }`.
+    *scopes* are the kinds of blocks that may contain a kernel. By default, these kinds are namespaces and
+    blocks `extern "C" { … }`.
 
     If *blocks* is true, kernels in a block `extern "C" { … }` are found too.
     """

@@ -113,7 +113,7 @@ def unreadable_error(exc: OSError, path: str | Path, tree: ProjectTree) -> Sourc
 
 
 def outside_link_error(tree: ProjectTree, path: str) -> SourceError:
-    """Return the error for a file that is a link to a file outside the project or outside its source root."""
+    """Return the error for a link in the project or in a source root that leads to a place outside."""
     home, where = tree.source_root_of(path), Location(path)
     if home is not None:
         text = f"is a link to a place outside of the source root {home.name!r}"

@@ -294,7 +294,7 @@ class ProjectSources:
 
     @property
     def by_module_table(self) -> tuple[tuple[str, ...], ...]:
-        """For each [[module]] table, in the order of the configuration, the paths of the table's sources."""
+        """The paths of the sources of each [[module]] table, in the same order as the [[module]] tables."""
         return tuple(tuple(dict.fromkeys(itertools.chain(*each.values()))) for each in self.named)
 
     def __iter__(self) -> Iterator[Source]:
@@ -361,7 +361,7 @@ def _read(project: Project, path: str) -> Source:
 def with_produced(
     project: Project, sources: ProjectSources, produced: Iterable[Source], declared: Iterable[str]
 ) -> ProjectSources:
-    """Return *sources* with the sources *produced* added.
+    """Combine *sources* with *produced*, which are the sources that producers returned.
 
     *declared* are the files that producers may use.
 
@@ -503,7 +503,7 @@ def _sources_elsewhere(project: Project) -> list[str] | None:
 
     The suggested globs match sources outside the project's Python packages. If the project has no sources
     outside packages, the suggested globs match other files that may contain kernels: files with a suffix in
-    capitals, or files in packages with a suffix such as `.cu.txt`.
+    capitals, or files with a suffix such as `.cu.txt` in a Python package.
     """
     packages = tuple(f"{folder}/" for folder in project.packages.values())
     paths = [*map(PurePosixPath, walk(project.tree, "."))]
@@ -530,7 +530,7 @@ def _may_have_kernel(project: Project, path: str) -> bool:
 
 
 def _folder_meant(project: Project, path: str) -> str | None:
-    """Return a hint for a path that is not a folder: a file's folder, or a folder with a similar name."""
+    """Return a hint that names a folder instead of *path*: a similar folder, or the folder of a file."""
     if os.path.isfile(project.tree.disk_path(path)):  # `isfile` returns False if the path cannot be read
         return f'the path is a file: write the name of its folder, "{PurePosixPath(path).parent}"'
     folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}

@@ -19,7 +19,7 @@ _AGAIN = "record the call again, or move the file to another folder"
 
 
 class _FirstLine(TableLocation):
-    """The location of all settings of a recorded call: the first line of the file."""
+    """Locates each setting of a recorded call: in the first line of the file, which contains all settings."""
 
     def of(self, *_path: str | int) -> Location:
         return Location(self.file, 1)
@@ -29,9 +29,9 @@ def read_recorded(tree: ProjectTree, path: str) -> Source:
     """Return the source that a file with a recorded call describes. Raise SourceError if the file is damaged.
 
     The first line of the file is a comment with the call as JSON. The source code of the call begins on the
-    second line. The name of the file begins with the key of the call, a digest of the options and the source
-    code. If a user edits the options or the source code, the name of the file is no longer the key of the
-    call, and the function raises SourceError.
+    second line. The name of the file begins with the key of the call; the key is a digest of the options and
+    the source code. If a user edits the options or the source code, the name of the file is no longer the key
+    of the call, and the function raises SourceError.
     """
     whole = read_source(tree, path)
     line, _, text = whole.text.partition("\n")

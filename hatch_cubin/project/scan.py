@@ -154,7 +154,7 @@ def _count_has_include(text: str) -> int:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Replace a comment by a blank or a line end, and empty a raw string. Keep every other token."""
+    """Replace a comment by a blank or a line end, and a raw string by an empty string. Keep other tokens."""
     token = match[0]
     if token.startswith("/"):  # NVRTC accepts a directive on the last line of a long comment
         return "\n" if is_before_directive(match) else " "
@@ -168,7 +168,7 @@ def is_before_directive(match: re.Match[str]) -> bool:
 
 
 def _macro(name: str, parameters: str | None, value: str) -> tuple[str, str]:
-    """Return a macro's name and value; replace a value that `#include MACRO` cannot use by a placeholder."""
+    """Return a macro's name and value; return a placeholder for a value that `#include MACRO` cannot use."""
     if not parameters and (parse_operand(value).form != "unknown" or _is_path(value.strip())):
         return name, value.strip()
     if parameters and ".." not in value and _TEMPLATE.fullmatch(f"({value}"):
@@ -182,7 +182,10 @@ def _is_path(value: str) -> bool:
 
 
 def include_values(macros: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the names of macros in pyproject.toml, and the parts of their values that an include can use."""
+    """Return the names and values of macros in pyproject.toml, for includes such as `#include MACRO`.
+
+    A value that no include can use is replaced by a placeholder.
+    """
     parts = ((*name.partition("("), value) for name, value in macros)
     return tuple(_macro(name, parenthesis, rest + value) for name, parenthesis, rest, value in parts)
 
@@ -213,7 +216,7 @@ def parse_operand(operand: str, *, every: bool = False) -> Include:
 
 
 def join_continued_lines(text: str) -> str:
-    """Join lines that end with a backslash with the next line, and add empty lines to keep line numbers."""
+    """Join each line that ends with a backslash and its next line; add empty lines to keep line numbers."""
     return _CONTINUED_LINES.sub(
         lambda match: match[0].replace("\\\n", "") + "\n" * match[0].count("\n"), text
     )
@@ -226,9 +229,10 @@ def line_of_include(include: Include, text: str) -> int | None:
 
 
 class ScanCache:
-    """The includes and macros of all files of a build, which are scanned at most once.
+    """A cache of the includes and macros in the files of a build, so that no file is scanned twice.
 
-    A file is not scanned if its digest is *known* from an earlier build.
+    *known* returns the includes and macros that an earlier build found in a file with a given digest, or None
+    if no earlier build scanned the file.
     """
 
     def __init__(self, known: Callable[[str], Scan | None] = lambda _digest: None) -> None:

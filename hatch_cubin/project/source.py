@@ -263,7 +263,8 @@ def walk(tree: ProjectTree, folder: str, *, strict: bool = False) -> Iterator[st
     """Yield the paths of all files below a folder of the project; if *folder* is a file, yield its path.
 
     Links to folders are not followed. A folder that cannot be read is skipped. If *strict* is true, an
-    unreadable folder is a SourceError, because its kernels would be missing in the wheel without a message.
+    unreadable folder raises SourceError; without this error, a build would silently leave the kernels in the
+    folder out of the wheel.
     """
     start = tree.disk_path(folder)
 

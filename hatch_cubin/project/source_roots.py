@@ -99,7 +99,7 @@ class ProjectTree:
         )
 
     def is_inside(self, path: str) -> bool:
-        """Return whether *path*, with links followed, is still in the project or in the same source root."""
+        """Return whether *path* is still in its source root or project after all links are followed."""
         home = self.source_root_of(path)
         folder = os.path.realpath(self.root) if home is None else home.folder
         return Path(os.path.realpath(self.disk_path(path))).is_relative_to(folder)

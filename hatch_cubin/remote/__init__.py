@@ -1,1 +1,1 @@
-"""Remote caches: stores of compiled results that many machines share, besides the local cache folder."""
+"""Remote caches: stores of compiled results that many machines share."""

@@ -7,7 +7,7 @@ byte can take longer than this time-out.
 Each build has a time budget for waiting for the remote store; the code calls this budget patience. Waiting
 for the store uses up the time budget; answers and transferred bytes add time to the budget. A large but fast
 download does not use up the time budget, because each transferred byte adds time. A very slow download uses
-up the budget, and the build stops waiting.
+up the time budget, and then the build stops waiting for the store.
 """
 
 from __future__ import annotations

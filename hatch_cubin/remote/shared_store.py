@@ -6,8 +6,8 @@ is damaged, or if no trusted key has signed it.
 
 The page docs/reference/shared-cache.md describes the protocol. In this module, `fetch` reads from the store,
 and `push` writes into the store. `packs.py` makes packs and their index, and `bazel_actions.py` encodes the
-messages. The protocol is independent of the transport (HTTP or a cloud bucket): a `Store` reads and writes
-named bytes.
+messages of Bazel's protocol. The protocol of this module does not depend on the transport (HTTP or a cloud
+bucket): each kind of `Store` reads and writes bytes under a name.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SharedStore:
         }
 
     def fetch(self, wanted: RequestsByKey) -> None:
-        """Copy the results of the *wanted* keys from the store into the cache folder, if they exist."""
+        """For each key in *wanted* that the store contains, copy the result into the cache folder."""
         if self._is_small:
             self._store_checked(wanted, self._unit_results(wanted))
             self._absent |= wanted.keys() - self.fetched
@@ -104,7 +104,7 @@ class SharedStore:
         self._store.close_idle()
 
     def push(self, keys: Sequence[bytes]) -> None:
-        """Copy results from the cache folder to the store: those of *keys* that are missing in the store."""
+        """Copy the results with *keys* from the cache folder to the store, unless the store contains them."""
         if self._is_small:
             own = (key for key in keys if key not in self.fetched)
             tasks = ((key, partial(self._push_unit, key)) for key in own)
@@ -155,7 +155,7 @@ class SharedStore:
         return (item for _key, item in self._calls.run_all(tasks, _THREADS) if item is not None)
 
     def _single_results(self, keys: Sequence[bytes]) -> Iterator[PackedResult]:
-        """Yield the results that CI jobs with few units have pushed, singly and not in packs.
+        """Yield results that are not in packs: CI jobs with few units push each result separately.
 
         This function first requests the results for a sample of the keys, and requests the other results only
         if the store has a result of the sample.

@@ -45,7 +45,7 @@ class TrafficCounter:
         """Assume that *count* more bytes were uploaded.
 
         The number *count* is an assumption, because the library that uploads does not report its progress.
-        Return False if all bytes already counted as uploaded before this call.
+        Return whether, before this call, some bytes of current uploads were not yet counted as uploaded.
         """
         with self._lock:
             before = self._sending

@@ -1,1 +1,1 @@
-"""All code that depends on CUDA: find compilers and their exact versions, run them, read NVIDIA's wheels."""
+"""All code that depends on CUDA: it finds compilers and their exact versions, runs them, and reads wheels."""

@@ -1,4 +1,4 @@
-"""Compare the requirements of a build with the installed wheels, without the package `packaging`."""
+"""Compare a build's requirements with the installed wheels; the package `packaging` is not needed."""
 
 from __future__ import annotations
 

@@ -47,7 +47,10 @@ def candidates(name: str, major: int, wanted: str | None) -> Iterator[Path]:
 
 
 def with_builtins(library: Path) -> list[str]:
-    """Return the libraries to load for *library*: NVRTC 13.0 does not load libnvrtc-builtins itself."""
+    """Return the paths of libnvrtc-builtins and of NVRTC's *library*, in the order in which to load them.
+
+    NVRTC 13.0 does not load libnvrtc-builtins itself.
+    """
     return [*map(str, sorted(library.parent.glob("libnvrtc-builtins.so.*"))), str(library)]
 
 
@@ -104,8 +107,8 @@ class Installation:
     the states (size, times and so on) of all files are equal. If the state of a file differs, two
     installations are the same only if the contents of all files are equal. The states of unchanged files can
     differ: uv makes hard links to the files of its cache in each environment, and each new link changes a
-    time in the state. The comparison of a large library covers only chunks at regular distances, and the
-    chunks that contain the compiler's version.
+    time in the state. Of a large library, only some bytes are compared: short pieces at regular distances,
+    and the pieces that contain the compiler's version.
     """
 
     def __init__(self, asked: Sequence[str], files: Sequence[str]) -> None:
@@ -163,7 +166,7 @@ def _whole(file: str, size: int) -> bytes:
 
 
 def _sample(file: str, size: int, marks: Iterable[int]) -> bytes:
-    """Return samples of a large file: chunks at regular distances, and the chunks at positions *marks*."""
+    """Return pieces of a large file: pieces at regular distances, and the pieces that begin at *marks*."""
     spread = (number * (size - _PIECE) // _SAMPLES for number in range(_SAMPLES + 1))
     with open(file, "rb", buffering=0) as library:
         return b"".join(library.read(_PIECE) for at in (*spread, *marks) if library.seek(at) == at)
@@ -196,7 +199,7 @@ def _linker(major: int, wanted: str | None) -> list[Path]:
 
 
 def own_installation() -> Installation | None:
-    """Return the installed files of hatch-cubin alone, for builds that do not need a compiler."""
+    """Return hatch-cubin's own installed files, without the toolkit's, for builds that need no compiler."""
     try:
         return Installation([sys.version], _own_files())
     except OSError:
@@ -210,7 +213,10 @@ def identity(wanted: str | None) -> str | None:
 
 
 def _installed(name: str) -> tuple[str, tuple[str, str]]:
-    """Return an installed package's name, metadata folder and version; LookupError if they are uncertain."""
+    """Return the name, metadata folder and version of an installed package.
+
+    Raise LookupError if the version that Python would import is not certain.
+    """
     for entry in sys.path:
         names = (file for file in _listed(entry) if file.endswith(".dist-info"))
         found = [file for file in names if file.startswith(f"{name}-")]
@@ -245,7 +251,7 @@ def _listed(folder: str) -> list[str]:
 
 
 def _importable(info: str) -> list[str]:
-    """Return the paths of the files of a package that Python can import.
+    """Return the paths of a package's files from which Python can import modules.
 
     Raise LookupError for an editable install, whose files are not in site-packages.
     """

@@ -20,7 +20,7 @@ _DIGITS = {b"true": b"1", b"false": b"0"}
 
 
 class Input(NamedTuple):
-    """An input of a link: a compiled source (object file), a PTX source, or a file in the setting `link`."""
+    """An input of a link: a compiled source (object file), a PTX source, or a file that `link` lists."""
 
     name: str  # the input's name, which does not depend on the build's folder
     kind: str  # The kind of the input, as `cubin/objects.py` returns it; "lto" or "cubin" for an object file.
@@ -34,7 +34,7 @@ class Input(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Whether this input of the linker is a project file that was compiled before the build."""
+        """Whether this input of the linker is an already compiled file of the project, such as a library."""
         return self.path is not None and self.wheel is None
 
 

@@ -125,7 +125,7 @@ def locked_command(config: Config, environ: Mapping[str, str], locked: Mapping[s
 def versions(
     config: Config, major: int, others: Iterable[str], extras: Collection[str] = ()
 ) -> dict[str, str]:
-    """Return the installed version of each wheel that can change results, and of the wheels *others*."""
+    """Return the installed version of each wheel that can change results, and of each wheel in *others*."""
     parts: set[str] = set()
     if config.toolkit != "system":
         parts = {"cuda-toolkit", *_PARTS[13 if major >= 13 else 12]}
@@ -196,7 +196,7 @@ def asked_for(config: Config, required: Iterable[str] | None = None) -> set[str]
 
 
 def _needs(name: str, extras: Iterable[str]) -> Iterator[str]:
-    """Yield the requirements that the installed wheel *name* with *extras* has."""
+    """Yield the requirements of an installed wheel, together with the requirements that *extras* add."""
     try:
         needs = importlib.metadata.requires(name) or ()
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Find tileiras, which compiles Tile IR to machine code, and the two parts of the toolkit that it runs.
+"""Find tileiras, which compiles Tile IR to machine code, and find libnvvm and ptxas for tileiras.
 
 tileiras loads libnvvm and runs ptxas; it finds them in folders beside its own folder. If libnvvm or ptxas is
 missing, the message of tileiras does not say what is missing. Cache keys contain the exact versions of

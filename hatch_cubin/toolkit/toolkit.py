@@ -1,4 +1,4 @@
-"""The CUDA toolkit of a build: its exact version, compiler options, and cuda.core's part of cache keys."""
+"""The CUDA toolkit of a build: its exact version and compiler options, and the cache keys of cuda.core."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Toolkit:
 
     @property
     def facts(self) -> Facts:
-        """The facts about the CUDA toolkit that this build has determined so far, for later builds."""
+        """The facts that are known about the CUDA toolkit; a build stores these facts for later builds."""
         known = self.nvjitlink_if_loaded or self._nvjitlink
         return Facts(
             self.core, self.major, self.nvrtc, self.supported, known, self.tileiras_if_used or self._tileiras
@@ -145,7 +145,7 @@ class Toolkit:
 
     @cached_property
     def ptxas(self) -> str:
-        """The exact version of ptxas, which assembles PTX sources and must have NVRTC's exact version."""
+        """The exact version of ptxas; a build requires that ptxas and NVRTC have the same exact version."""
         return self.nvrtc
 
     @property
@@ -246,7 +246,7 @@ class Toolkit:
         return self.__dict__.get("nvjitlink")
 
     def install_headers(self, folder: Path) -> bool:
-        """Unpack the headers that NVRTC contains since 13.3; return whether this NVRTC contains headers.
+        """Unpack the headers that NVRTC contains; return False if NVRTC is older than 13.3 or has no headers.
 
         Raise OSError if NVRTC contains headers but cannot write the headers into the folder. The OSError
         contains no reason, because NVRTC does not report why it failed.

@@ -43,7 +43,10 @@ _LINEINFO = b"--generate-line-info"
 
 
 class Outcome(NamedTuple):
-    """The outcome of a compile: *output* is the cubin, *ptx* is the PTX, even if ptxas rejects the PTX."""
+    """The outcome of a compile.
+
+    *output* contains the cubin. *ptx* contains the PTX, also after ptxas has rejected the PTX.
+    """
 
     ok: bool
     output: bytes = b""
@@ -179,7 +182,7 @@ class _Header:
             os.unlink(self._place)
 
     def forget(self) -> None:
-        """Close the file of the precompiled header, which is already deleted, to free its disk space."""
+        """Close the file of the precompiled header; the file is deleted, so closing frees its disk space."""
         if self._descriptor is not None:
             os.close(self._descriptor)
         self.path = self._descriptor = None
@@ -405,8 +408,8 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
 
     The symbols of LTO-IR cannot be read directly. The PTX made from LTO-IR shows variables and kernels, but
     not functions. To find functions that the LTO-IR defines, the LTO-IR is linked with a probe, which is code
-    that calls every function of the other inputs. The linker makes PTX from the LTO-IR and the probe; in this
-    PTX, each called function that the LTO-IR does not define is declared as `.extern`.
+    that calls every function of the other inputs. In the PTX that results from the link, each called function
+    that the LTO-IR does not define is declared as `.extern`.
     """
     arch = [option for option in task["options"] if option.startswith(b"-arch=")]
     probe = {**task, "kind": "lto", "options": [*arch, b"-dlto"], "instantiate": [], "ptx": False}
@@ -429,7 +432,7 @@ def _defined_by_lto(task: dict[str, Any]) -> list[str]:
 
 
 def _declarations(task: dict[str, Any]) -> dict[str, str]:
-    """Return the declarations in the PTX of each LTO-IR input, by the input's name.
+    """Map the name of each LTO-IR input to the declarations in the PTX that is made from the input.
 
     The name "" stands for all inputs together, linked into one PTX.
 
@@ -448,9 +451,9 @@ def _declarations(task: dict[str, Any]) -> dict[str, str]:
 def _linked(options: list[bytes], inputs: list[tuple[str, bytes, bytes]]) -> Outcome:
     """Link *inputs*; each input consists of a kind, a name and bytes.
 
-    If two inputs declare a symbol differently, nvJitLink prints an error of nvlink (or logs it, in a link
-    with LTO), but still succeeds. This function makes the link fail if nvJitLink prints or logs an error of
-    nvlink.
+    If two inputs declare a symbol differently, nvJitLink succeeds, although it writes an error of nvlink to
+    stderr (or, in a link with LTO, to the log). This function makes the link fail if stderr or the log
+    contains an error of nvlink.
     """
     with _caught_stderr() as printed:
         outcome = _linked_anyway(options, inputs)
@@ -541,9 +544,9 @@ def _serve(tasks: queue.SimpleQueue[dict[str, Any]], results: BinaryIO) -> None:
 def _open_folders(folders: dict[int, str]) -> None:
     """Open folders under fixed file descriptors: *folders* maps each file descriptor to a folder.
 
-    If the limit of open files does not allow a file descriptor in *folders*, the function stores two other
-    paths of the folder in `_unnamed`. For folders in `_unnamed`, `_compile_unnamed` compiles twice, each time
-    with a different path of the folder, and compares the results.
+    If the limit of open files is too low for one of the file descriptors in *folders*, the function stores
+    two paths of this descriptor's folder in `_unnamed`. For folders in `_unnamed`, `_compile_unnamed`
+    compiles twice, each time with a different path of the folder, and compares the results.
     """
     most = _allow_descriptors(max(folders) + 1)
     for number, folder in folders.items():

@@ -127,13 +127,13 @@ def test_a_package_without_modules_for_calls_is_told_with_the_key_that_adds_them
     done = session(project, "--record-cubins=in/calls", *workers, test=test)
     told = [line for line in done.stderr.splitlines() if "pkg._cubins.core," in line]
     assert (done.returncode != 0, len(told)) == (True, 1), done
-    assert 'write recorded = ["in/calls"] in ' in told[0]
-    assert 'as = "cuda.core"' in told[0]
+    assert told[0].endswith('recorded = ["in/calls"]')
+    assert "sources for cuda.core" in told[0]
 
 
 def test_a_run_that_forbids_compiles_tells_the_key_without_a_folder(project: Path) -> None:
     done = session(project, "--forbid-run-time-compiles", test="import pkg._cubins.core\n")
-    assert 'write recorded = ["FOLDER"]' in done.stderr, done
+    assert 'recorded = ["FOLDER"]' in done.stderr, done
 
 
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one", "xdist"])

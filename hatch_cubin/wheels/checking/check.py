@@ -1,4 +1,4 @@
-"""Check, before a wheel is published, that it is intact, runs on each promised GPU, and is small enough."""
+"""Check, before a wheel is published, that it is intact, is small enough, and runs on all intended GPUs."""
 
 from __future__ import annotations
 
@@ -82,10 +82,11 @@ def check(
 ) -> CheckResult:
     """Check a wheel, folder or package.
 
-    *capabilities* are the GPUs on which all kernels must run. By default, all kernels must run on the GPUs of
-    all archs in the wheel. *excepted* are the globs of the option `--except`. Kernels and modules that match
-    a glob in *excepted* need not run on all GPUs, and these modules may contain code for a debugger (-G).
-    Files of GPU code outside the bundle are accepted if they match a glob in *excepted*.
+    *capabilities* are the compute capabilities of the GPUs on which all kernels must run. By default, all
+    kernels must run on the GPUs of all archs in the wheel. *excepted* are the globs of the option `--except`.
+    Kernels and modules that match a glob in *excepted* need not run on all GPUs, and these modules may
+    contain code for a debugger (-G). Files of GPU code outside the bundle are accepted if they match a glob
+    in *excepted*.
     """
     problems = [
         *integrity_problems(opened),
@@ -204,9 +205,9 @@ def exceptable_names(bundles: Iterable[BundleCheck]) -> set[str]:
 def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     """Return a hint for kernels that cannot run on *gpus*.
 
-    *absent_from* are archs for which the compiled source does not contain the kernels. If a GPU would load
-    the code for an arch in *absent_from*, the hint suggests to define the kernels for this arch in the
-    source; for all other GPUs, the hint suggests to add archs to the project.
+    *absent_from* are archs for which the compiled source does not contain the kernels. For a GPU that would
+    load the code for an arch in *absent_from*, the hint says to define the kernels for this arch in the
+    source. For a GPU that would load no code, the hint says to add an arch for the GPU to the project.
     """
     shipped = [(arch, 0) for arch in absent_from]
     chosen = {gpu: loader.select(_number(gpu), None, shipped) for gpu in gpus}

@@ -55,7 +55,8 @@ def check_editable_file(data: bytes, folder: str | None) -> dict[str, Any]:
 def rebuilt_editable_file(project: Project, data: bytes, sources: list[str]) -> bytes:
     """Return the `editable.json` that a build of *project* from *sources* writes.
 
-    The modification times of the sources are taken from *data*, because they differ in each checkout.
+    The modification times of the sources are taken from *data*, because each checkout of a project gives its
+    files new times.
     """
     try:
         notes = check_editable_file(data, project.bundle_folder)

@@ -1,7 +1,8 @@
 """The digests of the loader's files for each version of hatch-cubin.
 
-This module lists the digests of released versions. The digests of the running version are computed from its
-files. Each release adds the digests of its own loader to the list, as CONTRIBUTING.md describes.
+This module lists the loader's digests for all released versions of hatch-cubin. The digests for the running
+version are computed from the files of its loader. Each release adds the digests of its own loader to the
+list, as CONTRIBUTING.md describes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Build a project again, with an empty cache, and compare the result with the bundle in a wheel.
 
 Equal cache keys prove that the wheel and the rebuild had the same inputs: sources, headers, options,
-compiler. If the keys are equal but the compiled code differs, the code in the wheel was not compiled from the
-inputs of its key. If the cache keys differ, the wheel and the rebuild had different inputs, so a difference
-in the compiled code proves nothing. The files of the bundle that do not contain code depend only on the
-compiled code and on the project's configuration.
+compiler. If the cache keys are equal but the compiled code differs, the code in the wheel was not compiled
+from the inputs for which its cache key was computed. If the cache keys differ, the wheel and the rebuild had
+different inputs, so a difference in the compiled code proves nothing. The files of the bundle that do not
+contain code depend only on the compiled code and on the project's configuration.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class RebuildComparison:
 
 
 def rebuild(project: Project) -> Rebuilt:
-    """Build a project with an empty cache, without remote caches and without other machines.
+    """Build a project on this machine alone, with an empty cache and without a remote cache.
 
     The project's producers run again, too.
     """
@@ -104,7 +104,7 @@ def compare_bundle(bundle: Bundle, bill: bytes | None, again: Callable[[], Rebui
 
 
 def _add_companions(bundle: Bundle, shipped: dict[str, bytes]) -> set[str]:
-    """Undo a split: add the compiled files of companion wheels to the files of the main wheel, *shipped*.
+    """Undo a split: add the compiled files of companion wheels to *shipped*, the files of the main wheel.
 
     Return the names of the files that could not be added, because the wheels that contain them are missing.
     """

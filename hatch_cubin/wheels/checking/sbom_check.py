@@ -1,7 +1,7 @@
 """Check that hatch-cubin wrote a bill of materials, and that the bill agrees with the bundle's manifest.
 
-The manifest determines the package, the tools and the sources in the bill. The headers, the digests and the
-commit in the bill can be checked only by a rebuild of the project.
+The manifest determines which package, tools and sources the bill of materials must list. Only a rebuild of
+the project can check the headers, the digests and the commit in the bill of materials.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SbomFile(NamedTuple):
 def sbom_of(opened: OpenedWheel, bundle: Bundle) -> SbomFile | None:
     """Return a bundle's bill of materials, from the bundle or from the wheel's metadata.
 
-    Raise BundleError if the bill is damaged. Return None if there is no bill.
+    Raise BundleError if the bill of materials is damaged. Return None if there is no bill of materials.
     """
     if sbom.NAME in bundle.packed_sizes:
         return SbomFile(f"{bundle.place}/{sbom.NAME}", bundle.read(sbom.NAME))

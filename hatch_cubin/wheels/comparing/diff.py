@@ -18,7 +18,7 @@ _KernelName = tuple[str, str]  # The name of the module and the name of the kern
 
 
 class Sizes(TypedDict):
-    """The bytes of a bundle, or of its code for an arch, in two wheels to compare.
+    """The size in bytes of a bundle, or of its code for an arch, in each of two wheels.
 
     If a wheel does not contain the bundle or the code, the value for this wheel is None.
     """
@@ -49,7 +49,7 @@ class SignatureChange(TypedDict):
 
 
 class ResourceChange(TypedDict):
-    """How much of a resource, such as registers, a kernel's code for an arch used before, and uses now."""
+    """The amounts of a resource, such as registers, that the old and the new code of a kernel use."""
 
     what: Resource
     module: str
@@ -273,7 +273,7 @@ def _limit_changes(
 
 
 def _limit_text(value: Sequence[int] | None) -> str | None:
-    """Return a limit as text: `128` for 128 x 1 x 1, and `16x8` for 16 x 8 x 1."""
+    """Return a kernel's launch limit as text, such as `128` for 128 x 1 x 1, or `16x8` for 16 x 8 x 1."""
     if value is None:
         return None
     shown = [*value]
@@ -283,7 +283,7 @@ def _limit_text(value: Sequence[int] | None) -> str | None:
 
 
 def _common_units(before: BundleFacts | None, after: BundleFacts | None) -> list[tuple[UnitFacts, UnitFacts]]:
-    """Return pairs of compiled code before and after, for each module and arch that is in both bundles."""
+    """Return pairs of old and new code: one pair for each module and arch that is in both bundles."""
     old = {(unit["module"], unit["arch"]): unit for unit in (before["units"] if before else ())}
     units = after["units"] if after else ()
     return [(was, unit) for unit in units if (was := old.get((unit["module"], unit["arch"]))) is not None]

@@ -16,7 +16,7 @@ _STAGES = ("dev", "a", "b", "rc", None, "post")  # in the order in which they ar
 
 
 def wrong_order(before: ComparedWheel, after: ComparedWheel) -> Problem | None:
-    """Return a warning if two wheels of the same project are compared in the wrong order, or None."""
+    """Return a warning if *before* is a newer wheel than *after*, and both are wheels of one project."""
     first, second = (_WHEEL.fullmatch(os.path.basename(side.path)) for side in (before, after))
     if not first or not second or comparable_name(first[1]) != comparable_name(second[1]):
         return None

@@ -1,4 +1,4 @@
-"""Find and read bundles (folders _cubins) in a wheel, in a folder, or in an installed package."""
+"""Find and read bundles (folders named `_cubins`) in a wheel, in a folder, or in an installed package."""
 
 from __future__ import annotations
 
@@ -377,7 +377,7 @@ def _package_folders(name: str) -> Sequence[str]:
 
 
 def _bundles_of_editable(package: str, folders: Sequence[str]) -> Iterator[Bundle]:
-    """Yield the bundle of an editable install that is in the source tree, outside the package's folders."""
+    """Yield the bundle of an editable install: a folder in the source tree, outside the package's folders."""
     spec = _find_spec(f"{package}.{BUNDLE_FOLDER}", folders)
     for folder in (spec and spec.submodule_search_locations) or ():
         yield from _bundles_in_folder(Path(folder))

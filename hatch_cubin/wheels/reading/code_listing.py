@@ -91,7 +91,7 @@ def code_listings(
 def _no_such_code(
     bundle: Bundle, name: str, kind: str, arch: str | None, having: Sequence[ManifestEntry]
 ) -> Problem:
-    """Return an error message for a kernel that is not compiled for *arch*, with the available archs."""
+    """Return an error for a kernel without code for *arch*; its hint lists the archs that have code."""
     archs = ", ".join(sorted({entry.arch for entry in having}, key=arch_order))
     hint = f"the bundle has code of this kernel for {archs}"
     code = "PTX" if kind == "ptx" else "machine code"

@@ -127,7 +127,7 @@ class Companions:
 
     @functools.cached_property
     def _version(self) -> str | None:
-        """The main wheel's version from its metadata, because the name of the file may have changed."""
+        """The main wheel's version, read from the metadata, because the wheel's file may be renamed."""
         with open_archive(self._bundle.wheel or "") as archive:
             metadata = filter(None, map(_METADATA.fullmatch, archive.namelist()))
             return next((found[1] for found in metadata), None)
@@ -178,7 +178,7 @@ def main_project_of(opened: OpenedWheel) -> str:
 
 
 def read_description(opened: OpenedWheel) -> dict[str, Any]:
-    """Return the content of `companion.json` in a companion wheel, which must not be damaged."""
+    """Return the content of `companion.json` in a companion wheel, without a check for damage."""
     assert opened.archive is not None
     said: dict[str, Any] = json.loads(read_member(opened.archive, f"{opened.companion}/{COMPANION_FILE}"))
     return said

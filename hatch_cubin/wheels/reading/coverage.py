@@ -1,4 +1,4 @@
-"""Find out which code each GPU loads for each kernel, with the loader's function `select`. Does no I/O."""
+"""Use the loader's function `select` to find out which code each GPU loads for each kernel. Does no I/O."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def unserved_kernels(covers: Iterable[KernelCover]) -> list[AffectedKernels]:
 
 
 def ptx_only_kernels(covers: Sequence[KernelCover]) -> list[AffectedKernels]:
-    """Return the kernels that have only PTX for a GPU for which other kernels have machine code."""
+    """Return the kernels that have only PTX for some GPU, although other kernels have machine code for it."""
     counts = count_by_gpu(covers)
     usual = {count["gpu"] for count in counts if count["cubin"]}
     return _group_by_gpus(

@@ -106,10 +106,7 @@ def _tiles(facts: BundleFacts, seconds: CompileTimes) -> str:
 
 
 def _colours(archs: Iterable[str]) -> dict[str, str]:
-    """Return a CSS class, that is, a colour, for each arch except PTX.
-
-    The classes are in the order of the archs.
-    """
+    """Return the CSS class that determines the colour of each arch, except PTX."""
     code = [arch for arch in archs if not arch.startswith("compute_")]
     step = _COLOURS / max(len(code), 1)
     return {

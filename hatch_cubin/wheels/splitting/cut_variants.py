@@ -1,7 +1,7 @@
 """Split a finished wheel into wheel variants: an installer chooses the variant for the machine's GPU.
 
-Nothing is compiled. Each variant contains the manifest of the complete wheel, so that the loader chooses the
-same code for a GPU from a variant as from the complete wheel.
+Nothing is compiled. Each variant contains the manifest of the complete wheel. For a GPU, the loader therefore
+chooses the same code, whether a variant or the complete wheel is installed.
 """
 
 from __future__ import annotations

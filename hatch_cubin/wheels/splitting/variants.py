@@ -41,7 +41,7 @@ _COMMON = {
 def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
     """Return the compiled code of each variant, by label.
 
-    There is a variant for each compute capability with machine code, such as `sm90`.
+    A variant such as `sm90` exists for each compute capability for which the wheel contains machine code.
     """
     numbers = _capabilities_of_code(manifest)
     most = max((number for number, _is_ptx in _arch_numbers(manifest)), default=0)
@@ -63,7 +63,7 @@ def variants(manifest: Manifest) -> dict[str, frozenset[ModuleAndArch]]:
 
 
 def capabilities_of(manifest: Manifest, capabilities: Iterable[int]) -> list[int]:
-    """Return only the capabilities of those GPUs for which installers choose this wheel or variant."""
+    """Return those *capabilities* for which an installer chooses the wheel (or variant) of *manifest*."""
     if manifest.wheel_variant is None:
         return [*capabilities]
     numbers, name = _capabilities_of_code(manifest), manifest.wheel_variant["label"]
@@ -102,8 +102,8 @@ def label_of(number: int | None) -> str:
 def describe_variants(labels: Iterable[str]) -> bytes:
     """Return the JSON description of wheel variants for installers.
 
-    The file variant.json in a variant contains only the label of this variant. The file beside the wheels
-    contains all labels.
+    In a variant, the file variant.json contains only the label of this variant. A file such as
+    mypkg-1.0-variants.json, beside the wheels, contains the labels of all variants.
     """
     return f"{canonical({**_COMMON, 'variants': {name: _properties(name) for name in labels}})}\n".encode()
 
@@ -148,7 +148,7 @@ def _arch_numbers(manifest: Manifest) -> set[tuple[int, bool]]:
 
 
 def _choices(module: ManifestModule) -> set[ShippedArchs]:
-    """Return the sets of archs from which the loader chooses.
+    """Return each set of archs from which the loader may have to choose one arch.
 
     The result contains one set with all archs of the module, and one set for each kernel, with the archs
     whose code contains the kernel.
