@@ -203,7 +203,7 @@ def reported(
     An exception that is not a HatchCubinError is not caught, unless its traceback contains text that a
     terminal or a CI service would read as a command.
 
-    *outcome* is printed after the count of problems, such as "; no wheel was built". The paths in the
+    *outcome*, such as "; no wheel was built", is printed after the number of problems. The paths in the
     problems are relative to *folder*. If *verbose* is true, each message lists all locations of its problem.
     """
     try:

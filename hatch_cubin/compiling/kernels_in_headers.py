@@ -27,7 +27,7 @@ def kernels_in_headers(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 
     Only headers in the folders of sources are examined.
 
-    *jobs* are all compiles of the project.
+    *jobs* must contain every job of the project, so that the includes of all sources are known.
     """
     every = [*jobs]
     closures = {id(job.closure): job.closure for job in every}.values()

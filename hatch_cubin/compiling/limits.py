@@ -27,8 +27,9 @@ def exceeded(
 ) -> list[Problem]:
     """Return a problem for each kernel of a cubin that exceeds a limit of GPUs, or that does nothing.
 
-    *kernels* maps the name of each kernel to its symbol in the cubin. The function *texts_of* returns the
-    texts of *source* and of the project's headers; the keys are paths. *arch* is the arch of the cubin.
+    *kernels* maps the name of each kernel to its symbol in the cubin. The function *texts_of* returns a
+    mapping from the path of *source* and of each header of the project to the text of the file. *arch* is the
+    arch of the cubin.
     """
     try:
         limits, resources, empty = elf.read_limits(data), elf.read_resources(data), elf.empty_kernels(data)

@@ -97,8 +97,8 @@ class Links:
     def probe(self, unit: Unit) -> tuple[tuple[bytes, ...], bytes]:
         """Return the symbols of inputs that are not LTO-IR, and C++ code that calls the inputs' functions.
 
-        The worker process links the C++ code with the LTO-IR, and so finds functions that are defined both in
-        the LTO-IR and in another input.
+        The worker process links the C++ code with the LTO-IR to find functions that are defined both in the
+        LTO-IR and in another input.
         """
         symbols = [symbols for _name, symbols in self._symbols[unit]]
         defined = dict.fromkeys(name for each in symbols for name in each.strong if name.isidentifier())
@@ -145,7 +145,10 @@ class Links:
     def _doubts_about_lto(
         self, job: Job, each: Input, data: bytes, before: Sequence[Content]
     ) -> Iterator[Diagnostic]:
-        """Yield an error if a file of LTO-IR cannot be linked: nvJitLink's own message would be unclear."""
+        """Yield an error if nvJitLink cannot link a file of LTO-IR.
+
+        The function checks the file before the link, because nvJitLink's own message would be unclear.
+        """
         link = job.unit.module.link
         if link is not None and link.mode != "lto":
             yield self._error(
@@ -395,7 +398,7 @@ class Links:
 
 
 class Linking(Bake):
-    """Links modules; `Bake` does the steps that linking and compiling have in common."""
+    """Links modules; the base class `Bake` has the steps that linking and compiling have in common."""
 
     def run_with(self, links: Links) -> None:
         """Link all modules in *links* whose inputs are complete and correct."""
@@ -415,7 +418,7 @@ class Linking(Bake):
 
 
 def _near_text(found: Definition) -> str:
-    """Return a sentence about a definition of the right name that the linker could not use."""
+    """Return a sentence about a definition that has the undefined name, but that the linker could not use."""
     if found.why_private is None:
         return (
             f"{found.where} has a definition of this name, "

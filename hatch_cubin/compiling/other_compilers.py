@@ -27,7 +27,7 @@ class OtherCompiler(NamedTuple):
 
 
 def other_compilers(project: Project, jobs: Sequence[Job], cache: Cache) -> Mapping[Unit, OtherCompiler]:
-    """Return the cached compiler versions for each unit that is cached only for other compiler versions."""
+    """For each unit that is cached only for other compiler versions, return these compiler versions."""
     found: dict[tuple[str, ...], set[str]] = {}
     for record in cache.inputs().values():
         if isinstance(record, dict) and _VERSION.fullmatch(str(record.get("compiler"))):
@@ -55,8 +55,8 @@ def _numbers(version: str) -> list[int]:
 def _hint(project: Project, cached: str, own: str, compiler: str) -> str:
     """Return a hint for results that are cached only for another compiler version.
 
-    The hint is to build with the compiler version in the cache (*cached*), or to fill the cache with the
-    compiler version of this build (*own*).
+    The hint is to build with *cached*, the compiler version of the cached results, or to fill the cache by
+    building with *own*, the compiler version of this build.
     """
     fill = f"fill the cache with {compiler}"
     release, own_release = (".".join(version.split(".")[:2]) for version in (cached, own))

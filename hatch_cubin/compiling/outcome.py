@@ -46,9 +46,10 @@ def outcome_of(
 def _left_out(module: Module, result: executor.Result) -> list[Diagnostic]:
     """Return an error if a source with tile kernels includes a header with kernels that are not tile kernels.
 
-    The wheel would not contain the header's kernels that are not tile kernels. If the source itself defines a
-    kernel that is not a tile kernel, there is no error, because a second compile of the source adds all
-    kernels that are not tile kernels.
+    A source that itself defines only tile kernels is compiled once, as tile code, so the wheel would not
+    contain the header's other kernels. The function returns no error if the source itself also defines a
+    kernel that is not a tile kernel, because this source is compiled a second time, which adds all kernels
+    that are not tile kernels.
     """
     if not module.is_tile or kernel_kinds(module.source).other:
         return []

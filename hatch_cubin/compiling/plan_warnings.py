@@ -94,7 +94,7 @@ def _names(job: Job, name: str) -> bool:
 
 
 def _hint_for_call(config: Config, name: str, modules: Iterable[Module]) -> str | None:
-    """Return how to add a macro to the first call of a library in whose text the macro's name occurs."""
+    """Return how to define the macro *name* for the first call of CuPy or cuda.core that uses the name."""
     hints = ((each.source, with_macros(config, each.source, {name})) for each in modules if each.front)
     return next((f"{source.path} uses {name}, but {hint}" for source, hint in hints if hint), None)
 
@@ -102,7 +102,8 @@ def _hint_for_call(config: Config, name: str, modules: Iterable[Module]) -> str 
 def archs_by_default(project: Project, jobs: Iterable[Job]) -> list[Problem]:
     """Return a problem if [[source]] tables set `archs`, but some source still has the default archs.
 
-    In TOML, a key below the header of a [[source]] table belongs to this table, also after an empty line.
+    In TOML, a key below the header of a [[source]] table belongs to this table even if an empty line is
+    between the header and the key.
     """
     config = project.config
     with_archs = [index for index, rule in enumerate(config.source) if rule.archs]
@@ -124,7 +125,10 @@ def archs_by_default(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 
 
 def ptx_that_no_gpu_loads(config: Config) -> list[Problem]:
-    """Return a problem for each PTX such as compute_90a that no GPU loads, because sm_90a is also built."""
+    """Return a problem for each PTX such as compute_90a that is built in addition to sm_90a.
+
+    No GPU loads this PTX, because every GPU that could load it loads the code for sm_90a instead.
+    """
     tables: list[tuple[_Table, Sequence[str]]] = [
         ((), () if "archs" in config.replaced else config.archs),
         *((("source", index), rule.archs or ()) for index, rule in enumerate(config.source)),
@@ -198,9 +202,9 @@ class _CompiledTexts:
     jobs: Sequence[Job]
 
     def unread(self, name: str) -> str | None:
-        """Return a name in an `#if` that is similar to the unused macro *name*; "" without such a name.
+        """Return a name in an `#if` that is similar to the unused macro *name*.
 
-        If a file may use the macro *name*, return None.
+        Return an empty text if no name is similar, and None if a file may use the macro *name*.
         """
         if not all(job.unit.module.source.is_text_known for job in self.jobs):
             return None

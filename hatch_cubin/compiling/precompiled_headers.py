@@ -62,11 +62,12 @@ def end_of_includes(text: str) -> int:
 def may_use_macros(texts: Iterable[tuple[bytes, bool]], macros: Iterable[str]) -> bool:
     """Return whether headers may use one of the *macros*.
 
-    *texts* contains, for each header, the bytes, and whether the header is part of the project. A header may
-    use a macro if the header contains the macro's name, or if the header can build the name with the operator
-    `##`. If a header of the project contains `##`, the function returns True, because the project can build
-    any name with `##`. If only headers outside the project contain `##`, the function assumes that `##`
-    always joins two words from these headers.
+    *texts* contains a pair for each header: the bytes, and whether the header is part of the project. A
+    header may use a macro if the header contains the macro's name, or if the header can build the name with
+    the operator `##`. If a header of the project contains `##`, the function returns True, because the
+    project can build any name with `##`. If only headers outside the project contain `##`, the function
+    assumes that `##` joins two words of the headers, and returns True only if a macro's name consists of two
+    of these words, or is itself one of the words.
     """
     words: set[bytes] = set()
     pasted = False
@@ -114,9 +115,9 @@ def choose_header(left: Mapping[int | None, Sized], held: int | None, others: Se
 
     *left* maps each precompiled header to the tasks that remain for this header. *held* is the header that
     the worker process has already precompiled, and *others* are the headers that the other worker processes
-    have precompiled. Among the choices with remaining tasks, the function prefers *held*, then a header that
-    is not in *others*, then a task without a precompiled header (None), and last the header with the most
-    tasks.
+    have precompiled. The function chooses only among the keys of *left*: it prefers *held*, then a header
+    that is not in *others*, then a task without a precompiled header (None), and last the header with the
+    most tasks.
     """
     if held is not None and held in left:
         return held
@@ -130,8 +131,8 @@ def saves_time(wanted: int, count: int, held: int | None, others: Sequence[int])
     """Return whether a worker process saves time if it precompiles a header for the next *count* tasks.
 
     *wanted* is the header that the tasks need. *held* is the header that the worker process has already
-    precompiled, and *others* are the headers that the other worker processes have precompiled. All workers
-    that precompile the header *wanted* share the *count* tasks.
+    precompiled, and *others* are the headers that the other worker processes have precompiled. Each worker
+    process that precompiles the header *wanted* compiles a part of the *count* tasks.
     """
     if wanted == held:
         return True
@@ -145,7 +146,7 @@ class PlainCompileCheck:
     A precompiled header can change the order of functions and variables in the compiled code, because the
     compiler then instantiates templates in the header earlier than in a plain compile (a compile without a
     precompiled header). Code that contains only kernels needs no plain compile, because it has no functions
-    or variables whose order could change. If code contains functions that are not kernels, or variables, the
+    or variables whose order could change. If code contains variables, or functions that are not kernels, the
     same source is also compiled without a precompiled header. If the compiles with and without a precompiled
     header give the same result, the check accepts all later results with the same order of functions and
     variables.
@@ -196,11 +197,11 @@ class PlainCompileCheck:
 
 
 def order_of(output: bytes, *, is_ptx: bool) -> Order:
-    """Return the names of the functions and variables in compiled code, in order.
+    """Return the names of the functions and variables in compiled code, in the order of the code.
 
-    Each name has a flag: whether the compiler would omit the function or variable if the program did not use
-    it. The compiler omits unused functions, and the static variables in unused functions. Return an empty
-    tuple if the code contains only kernels.
+    The value beside each name tells whether the compiler would omit the function or variable if the program
+    did not use it. The compiler omits unused functions, and the static variables in unused functions. Return
+    an empty tuple if the code contains only kernels.
     """
     try:
         if is_ptx:
@@ -216,10 +217,11 @@ def order_of(output: bytes, *, is_ptx: bool) -> Order:
 def is_same_order(known: Order, order: Order) -> bool:
     """Return whether two orders of names are the same, apart from numbers in template arguments.
 
-    Two names at the same position may differ in numbers, unless *known* contains the second name at another
-    position, because a header perhaps uses a function that has moved. The names of a function that the
-    compiler omits if it is unused must be equal, because the function's position depends on whether a header
-    uses the function.
+    Two names at the same position may have different numbers in their template arguments, with two
+    exceptions. The names must be equal if *known* contains the second name at another position, because a use
+    of the function in a header may have moved the function. The names must also be equal if the compiler
+    omits the function when no code uses it, because the position of this function depends on whether a header
+    uses it.
     """
     taken = {name for name, _optional in known}
     return len(known) == len(order) and all(

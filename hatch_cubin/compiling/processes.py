@@ -69,7 +69,7 @@ class WorkerMessages:
         self._selector.register(end, selectors.EVENT_READ, act)
 
     def wait_for_room(self, end: socket.socket, *, waits: bool) -> None:
-        """Set when the function for a socket (*end*) is called.
+        """Choose the events for which the function of the socket *end* is called.
 
         If *waits* is true, the function is called when the socket has received data or can send data. If
         *waits* is false, the function is called only when the socket has received data.

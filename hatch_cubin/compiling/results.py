@@ -119,7 +119,7 @@ def _origin(module: Module) -> tuple[str, ...]:
 
 
 def _problems(results: Results, toolkit: Toolkit) -> list[Problem]:
-    """Return all errors of the build without duplicates, with hints that list archs without errors."""
+    """Return the build's errors without duplicates; hints list the archs that compile without errors."""
     from .diagnostics import merge  # lazy import: most builds have no errors
     from .hints.merge_pasteable import merge_hints
 

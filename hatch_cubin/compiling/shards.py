@@ -21,10 +21,9 @@ def assign_jobs(compiles: Iterable[Compile], count: int) -> dict[str, int]:
     Each CI job gets at most the mean work of all CI jobs plus the longest compile.
 
     Compiles that do not share headers with other compiles are assigned first, the longest compile first, each
-    to the CI job with the least work so far. Compiles that share headers form a family. These families of
-    compiles are assigned last, one family after another, so that all CI jobs have about the same amount of
-    work. Most compiles of a family are in the same few CI jobs, so that each CI job can parse the shared
-    headers once for many compiles.
+    to the CI job with the least work so far. Families of compiles that share headers are assigned last, one
+    family after another, so that all CI jobs have about the same amount of work. Most compiles of a family
+    are in the same few CI jobs, so that each CI job can parse the shared headers once for many compiles.
     """
     families: dict[str, list[Compile]] = {}
     for each in compiles:
@@ -48,8 +47,8 @@ def _fill_rooms(compiles: Sequence[Compile], loads: Sequence[int]) -> dict[str, 
     """Assign *compiles* in the given order, so that all CI jobs have about the same amount of work.
 
     The CI jobs are filled one after another, each up to the mean work of all CI jobs. If a compile does not
-    fit completely into the rest of a CI job, the compile is assigned to the CI job that the middle of the
-    compile falls into.
+    fit completely into the rest of a CI job, the compile is assigned to this CI job if more than half of the
+    compile fits, and otherwise to a later CI job.
     """
     total = sum(loads) + sum(
         each.weight for each in compiles

@@ -21,9 +21,9 @@ def shared_kernel_notes(
 ) -> list[str]:
     """Return a message for each group of modules that have kernels of the same name.
 
-    If all modules with the same kernel name come from producers, there is no message, because programs name
-    the module when they look up a kernel of a produced module. *texts_of* returns the texts of a unit's
-    source and of the project's headers, by path.
+    If producers generate the sources of all modules in a group, there is no message, because programs always
+    name the module when they look up a kernel of a generated source. *texts_of* returns a mapping from path
+    to text for a unit's source and the project's headers.
     """
     units: dict[str, Unit] = {}
     of_files: set[str] = set()

@@ -68,7 +68,7 @@ def result_warnings(
 
 
 def texts_of(project: Project, job: Job) -> dict[str, str]:
-    """Return the texts of a source and of the project's headers that the source includes, by path."""
+    """Return a mapping from path to text for a source and the project's headers that the source includes."""
     source = job.unit.module.source
     texts = {source.path: source.text}
     for path in named_files(project, [job]):

@@ -36,8 +36,8 @@ class Storing:
 
     *count* is the expected number of results.
 
-    The function *stored* is called some time after a result was written to the disk: at the next call of a
-    method of `Storing`.
+    After a result was written to the disk, the next call of a method of `Storing` calls the function
+    *stored*.
     """
 
     def __init__(self, cache: Cache, stored: Callable[[int], object], count: int) -> None:

@@ -30,7 +30,7 @@ def uninstantiated_templates(
     """Return a problem for each kernel template of a source that is not instantiated.
 
     *kernels* are the names of the kernels in the module's compiled code. *sources* maps the path of each
-    source to its text. *tables* is the line with which a [[source]] table begins in pyproject.toml, such as
+    source to its text. *tables* is the TOML header of [[source]] tables in pyproject.toml, such as
     `[[tool.hatch-cubin.source]]`. The function does not report templates inside an `#if`, or templates in a
     source that another source includes.
     """

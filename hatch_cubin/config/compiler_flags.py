@@ -77,7 +77,7 @@ def bare(flag: str) -> str:
 
 
 def with_values(words: Iterable[str], is_option: Callable[[str], bool]) -> list[str]:
-    """Join each flag of a command line with its value: `-std`, `c++20` gives `-std=c++20`."""
+    """Join each flag of a command line with its value: `-std` and `c++20` become `-std=c++20`."""
     flags: list[str] = []
     for word in words:
         last = flags[-1] if flags else ""
@@ -91,13 +91,16 @@ def with_values(words: Iterable[str], is_option: Callable[[str], bool]) -> list[
 
 
 def option_meant(flag: str) -> str:
-    """Return the option in pyproject.toml that replaces a flag of nvcc; the flag's name if no option does."""
+    """Return the option in pyproject.toml that replaces a flag of nvcc.
+
+    If no option replaces the flag, return the flag's own name.
+    """
     name = bare(flag)
     return _NAMES.get(name, name)
 
 
 def has_no_effect(flag: str) -> bool:
-    """Return whether a flag of nvcc has no effect in a build, so that a project can leave the flag out."""
+    """Return whether a project can leave a flag of nvcc out, because the flag has no effect in a build."""
     return meaning(flag) in {_HOST, _USUAL, _LAMBDAS}
 
 

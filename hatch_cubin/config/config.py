@@ -73,7 +73,7 @@ class ModuleRule:
 
     @property
     def wheels(self) -> tuple[str, ...]:
-        """The requirements of wheels in `link`: the part before ':' of items such as `pkg>=1: lib.a`."""
+        """The requirement of each item in `link` that names a wheel, such as `pkg>=1` in `pkg>=1: lib.a`."""
         return tuple(each.partition(":")[0].strip() for each in self.link if ":" in each)
 
 
@@ -83,11 +83,11 @@ class CompileSettings:
 
     `Module` in `planning/unit_plan.py` inherits the fields of `CompileSettings`. To add a key of [[source]]
     tables that can change compiled code, add a field to `SourceRule` and a field to `CompileSettings`, and
-    merge the field's values in `merged_with`. `Config` and `ModuleRule` also need a field for the key,
-    because `merged_with` reads the key from them. If a key is allowed only in [[source]] tables, its field in
-    `Config` and `ModuleRule` is an empty `ClassVar`, like the field `instantiate`. Also add a row for the key
-    of [[source]] tables to `keys/ingredients.py`, so that the key is part of cache keys, records, the lock
-    file and the messages of `explain`.
+    merge the field's values in `merged_with`. A new key of [[source]] tables also needs a field in `Config`
+    and `ModuleRule`, because `merged_with` reads the key from these classes. If a key is allowed only in
+    [[source]] tables, its field in `Config` and `ModuleRule` is an empty `ClassVar`, like the field
+    `instantiate`. Also add a row for the new key to `keys/ingredients.py`, so that cache keys, records, the
+    lock file and the messages of `explain` contain the key.
     """
 
     define: Macros = ()
@@ -182,10 +182,10 @@ class Config:
     def fronts(self, *, runs_producers: bool) -> set[str]:
         """Return the libraries (such as CuPy) that may load kernels from the wheel.
 
-        If the project's tests record calls of a library, the function returns all supported libraries,
-        because a call can be recorded only if the wheel contains the loader's file for the library. The
-        function also returns all supported libraries if the project has producers (functions that generate
-        sources) that do not run in this build.
+        The function returns all supported libraries if the project records calls of CuPy or cuda.core in test
+        runs, because a test run can record such calls only if the wheel contains the loader's files for these
+        libraries. The function returns all supported libraries also if producers (functions that generate
+        sources) do not run in this build, because their sources are then unknown.
         """
         is_unknown = bool(self.recorded) or (bool(self.producer) and not runs_producers)
         described = {rule.front for rule in self.source if rule.front}

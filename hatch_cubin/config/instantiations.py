@@ -70,7 +70,7 @@ def _add_kernel(product: Mapping[str, object]) -> str:
 
 
 def _kernel(value: object, names: Iterable[str], refuse: Callable[..., None]) -> str:
-    """Return the template name in `kernel`, with its placeholders.
+    """Return the value of `kernel`, a template name with placeholders such as `{N}`.
 
     Return an empty text if the name is wrong.
     """

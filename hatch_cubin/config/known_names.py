@@ -72,7 +72,8 @@ _REQUIREMENT = re.compile(r"hatch[-_.]+cubin(?![\w.-])", re.IGNORECASE)
 def inside(tables: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     """Return the TOML table at *path*, or an empty table if the table does not exist.
 
-    The result is also empty if the value at *path* is not a table, because other code reports this mistake.
+    If the value at *path* is not a table, the function returns an empty table, because other code reports
+    this mistake.
     """
     value: Any = tables
     for key in path:
@@ -93,8 +94,9 @@ def backend_of_tables(tool: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the header of the table in `[tool]` that configures a build backend, and the backend's name.
 
     Projects with any build backend may have a `[tool.uv]` or `[tool.hatch]`, so these two tables count only
-    if they have settings about builds. Return None if no table configures a build backend. Also return None
-    if there is a table of setuptools, because then the project uses setuptools, which is pip's default.
+    if they have settings about builds. Return None if no table configures a build backend. For a project with
+    a table of setuptools, the function returns None, because the project then uses setuptools, which is pip's
+    default build backend.
     """
     if "setuptools" in tool:
         return None
@@ -105,7 +107,7 @@ def backend_of_tables(tool: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def backend_of_tool(text: str) -> str:
-    """Return the build backend for the name of a tool or for a misspelling; *text* itself if unknown."""
+    """Return the build backend that *text* (a tool's name or a misspelled backend) means, or else *text*."""
     if not re.search("[.:]", text):
         return backend_meant(text) or text
     alike = (right for right in BACKENDS.values() if right.count(".") == text.count("."))
@@ -133,8 +135,8 @@ def key_meant(key: str, table: object = "") -> str | None:
 def misnamed(pyproject: Mapping[str, Any], hatch: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield the path of each TOML table whose name is equal or similar to hatch-cubin or cubin.
 
-    Outside Hatch's settings, only the three upper levels are searched: a deeper table with the name
-    hatch-cubin may be right, because other tools name tables after requirements.
+    Outside Hatch's settings, the function searches only the three upper levels. A deeper table with the name
+    hatch-cubin may be no mistake, because other tools name tables after requirements.
     """
     tools = (("tool", name) for name in inside(pyproject, "tool") if name != "hatch")
     for outer in ((), ("tool",), *tools):

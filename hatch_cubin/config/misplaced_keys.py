@@ -46,7 +46,7 @@ _UNMISTAKABLE: Mapping[str, Callable[[Any], bool]] = {
 
 
 def misplaced_keys(place: TableLocation) -> Iterator[Problem]:
-    """Yield a warning for each key of hatch-cubin that is in a table of another tool, in the same file."""
+    """Yield a warning for each key of hatch-cubin that is in a table of another tool."""
     tables = loads(place.text)
     tools = {"tool": inside(tables, "tool")} if place.table[0] == "tool" else tables
     for path in _keys_like_ours(tools, ()):
@@ -58,7 +58,7 @@ def misplaced_keys(place: TableLocation) -> Iterator[Problem]:
 
 
 def _keys_like_ours(table: object, path: Path) -> Iterator[Path]:
-    """Yield the path of each key in *table* and its inner tables that only hatch-cubin can have."""
+    """Search *table* and its inner tables for keys that only hatch-cubin has, and yield their paths."""
     if path[-2:] in _OWN_TABLES or (path and _NAMES_OF_USERS.fullmatch(str(path[-1]))):
         return
     if isinstance(table, list):  # perhaps an array of tables

@@ -77,8 +77,8 @@ _REASONS = {
 def _spelled(names: Mapping[str, str]) -> dict[str, str]:
     """Return a dict that maps each spelling of an option, long and short, to the option's key in *names*.
 
-    In *names*, a key is a text about some options, for example the reason why hatch-cubin refuses them, and
-    the value contains the names of these options, separated by blanks.
+    *names* maps a text, for example the reason why hatch-cubin refuses some options, to the names of these
+    options, separated by blanks.
     """
     by_spelling: dict[str, str] = {}
     for value, group in names.items():

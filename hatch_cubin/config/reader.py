@@ -85,7 +85,7 @@ class _Reader:
         table: Mapping[str, Any],
         path: tuple[str | int, ...],
     ) -> dict[str, Any]:
-        """Return the checked values of *table*, by field name."""
+        """Check the values in *table*, and return a mapping from field name to value."""
         values = {}
         for key, value in table.items():
             if (read := readers.get(key)) is None:
@@ -114,7 +114,7 @@ class _Reader:
         return bool(placeholders)
 
     def add(self, found: Problem, path: tuple[str | int, ...]) -> None:
-        """Add a problem to the list of problems, and set its place to the line of the key at *path*."""
+        """Add a problem to the list, and set the problem's place to the line of the key at *path*."""
         where, what, hint = self.place.of(*path), _short_line(found.what), self.place.in_full(found.hint)
         self.problems.append(found._replace(what=what, where=where, hint=hint))
 
@@ -267,7 +267,7 @@ def _file_above(path: str, _reader: _Reader) -> str | None:
 
 
 def _placeholders(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each text in a value that still contains a placeholder copied from a hint, and the text's path.
+    """Yield the path and the text of each value that still contains a placeholder copied from a hint.
 
     The function skips tables inside an array, because the reader checks the keys of such tables later.
     """
@@ -433,7 +433,7 @@ def _option_table(
 def _options_of_source(
     value: object, reader: _Reader, path: tuple[str | int, ...]
 ) -> dict[str, nvrtc_options.OptionValue] | tuple[str, ...] | str:
-    """Check the options of a source: a table, or an array of strings if the table has the key `as`."""
+    """Check the `options` of a [[source]] table: an array of strings beside the key `as`, else a table."""
     if "as" not in reader.beside:
         return _option_table(value, reader, path)
     if isinstance(value, str):

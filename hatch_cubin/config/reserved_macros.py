@@ -1,9 +1,9 @@
 """Macros that a project cannot define: names in NVRTC's built-in header, and NVRTC's own macros.
 
-Measured with NVRTC 12.9.86, 13.0.88 and 13.5.37: an empty kernel does not compile if any name in NAMES is
-defined as `4`, `float` or `1`. If `__GNUC__` is defined, an empty kernel compiles with NVRTC 12.9.86, but not
-with 13.0.88 and 13.5.37. Names of the CUDA runtime (`cuda…`) are left out, because projects do not define
-such macros.
+With NVRTC 12.9.86, 13.0.88 and 13.5.37, an empty kernel does not compile if any name in NAMES is defined as
+`4`, `float` or `1`. The only exception is `__GNUC__`, which NVRTC 12.9.86 accepts, and which is in NAMES
+because 13.0.88 and 13.5.37 do not accept it. Names of the CUDA runtime (`cuda…`) are left out, because
+projects do not define such macros.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The JSON schemas of hatch-cubin's settings, for tools that check a pyproject.toml without a build.
 
 The file `table.schema.json` describes only the tables of hatch-cubin. `tests/schemas.py` writes
-`table.schema.json` from the keys that `reader.py` reads. `python -m hatch_cubin.config.schema` prints the
-schema of a whole pyproject.toml, which includes hatch-cubin's settings.
+`table.schema.json` from the keys that `reader.py` reads. `python -m hatch_cubin.config.schema` prints a
+schema that describes a whole pyproject.toml, including hatch-cubin's settings.
 """
 
 from __future__ import annotations

@@ -152,7 +152,10 @@ def variable(name: str, field: str, text: str, check: Callable[[str], Any] | Non
 
 
 def _scheme(text: str) -> str | None:
-    """Return a hint for the address of a remote store without a scheme. The address may be secret."""
+    """Return a hint if the address of a remote store has no scheme.
+
+    The hint does not repeat the address, because the address may be secret.
+    """
     return None if "://" in text else _SCHEMES
 
 
@@ -238,8 +241,8 @@ def _correct_option(key: str, value: object) -> tuple[str, object] | None:
 def _of_ptxas(value: object) -> object:
     """Return the options of ptxas in *value* as a list in which each item is one option.
 
-    Options that only print registers are left out. Raise ValueError if *value* contains only options that
-    print registers, or any other option that is not allowed.
+    Options that only print registers are left out. Raise ValueError if *value* contains an option that is not
+    allowed, or contains nothing but options that print registers.
     """
     each = value if isinstance(value, list) else [value]
     texts = [item for item in each if isinstance(item, str)]
@@ -267,7 +270,7 @@ def _option(name: str, value: object) -> object:
 
 
 def _numbers(value: object) -> list[int] | None:
-    """Return the numbers in names of diagnostics such as '#177-D', the form that compilers print."""
+    """Return the numbers in names of diagnostics; compilers print these names as '#177-D'."""
     items = value if isinstance(value, list) else re.split(r"[\s,]+", str(value))
     matches = [re.fullmatch(r"#?([0-9]{1,9})(?:-D)?", str(item), re.IGNORECASE) for item in items]
     return [int(match[1]) for match in matches if match] if all(matches) else None
@@ -436,7 +439,7 @@ def _typed(text: str | None) -> Any:
 
 
 def _variants(value: object) -> dict[str, list[Any]] | None:
-    """Guess each macro's values from a `variants` in a wrong form; return None if this is impossible."""
+    """Guess each macro's values from a `variants` setting in a wrong form; return None if no guess works."""
     tables = value if isinstance(value, list) else [value]
     found: dict[str, list[Any]] = {}
     for table in tables:

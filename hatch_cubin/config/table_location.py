@@ -147,8 +147,8 @@ def hatch_table(
 ) -> tuple[Mapping[str, Any], TableLocation]:
     """Return hatch-cubin's table in Hatch's settings.
 
-    The function returns the first table that exists: the table for wheels, the table for all targets, or the
-    table for *target* (such as 'sdist').
+    The function looks for the table for wheels, then for the table for all targets, and last for the table
+    for *target* (such as 'sdist'), and returns the first table that it finds.
     """
     path = _hook_path(build, target)
     if path is None:
@@ -257,7 +257,7 @@ def requires_hatch_cubin(root: Folder) -> bool:
 
 
 def required(root: Folder) -> list[str]:
-    """Return the project's requirements for a build, as the project writes them."""
+    """Return the texts of the project's build requirements, unchanged from the project's settings."""
     pyproject = _read(root, _PYPROJECT)
     return [*map(str, known_names.required(pyproject, _hatch_settings(root, pyproject)))]
 
@@ -377,7 +377,7 @@ def _checked(root: Folder, table: Any, place: TableLocation) -> tuple[Mapping[st
 
 
 def _refuse_wrong_headers(root: Folder, place: TableLocation) -> None:
-    """Raise ConfigError for tables with wrong headers that the user meant for hatch-cubin.
+    """Raise ConfigError for tables that the user meant for hatch-cubin, but that have wrong headers.
 
     The header of a table is wrong if it is misspelled, or if it is shortened to the form in the
     documentation, such as `[[source]]`.

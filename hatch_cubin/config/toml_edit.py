@@ -67,10 +67,10 @@ def remove_key(text: str, key: Sequence[str]) -> str:
 
 
 def _shortened(text: str, start: int, end: int) -> Iterator[str]:
-    """Yield the text without a range in three ways, because only some of the results are valid TOML.
+    """Remove a range from the text in three ways, and yield each result, because only some are valid TOML.
 
-    The first way removes all lines of the range, the second removes the range and a comma before it, and the
-    third removes the range and a comma after it.
+    The function removes first all lines of the range, then only the range and a comma before the range, and
+    last only the range and a comma after the range.
     """
     yield text[: text.rfind("\n", 0, start) + 1] + text[(text.find("\n", end) + 1) or len(text) :]
     yield re.sub(r",?\s*\Z", "", text[:start]) + text[end:]

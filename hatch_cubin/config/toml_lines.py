@@ -16,7 +16,7 @@ def setting(key: str, value: Any) -> str:
 
 
 def source_table(tables: str, path: str, **values: Any) -> str:
-    """Return the lines of a [[source]] table for one source, to add below the text of a hint."""
+    """Return the lines of a [[source]] table for one source; a hint shows these lines below its text."""
     lines = [tables, setting("path", path), *(setting(key, value) for key, value in values.items())]
     return "".join(f"\n    {line}" for line in lines)
 

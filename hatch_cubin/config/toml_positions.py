@@ -115,7 +115,7 @@ class TableLocation:
         return " and ".join(f"{header} to {header.replace(old, new)}" for header in self.headers)
 
     def path_in_project(self, path: str) -> str | None:
-        """Return an absolute path relative to the project, or None if the path is outside the project."""
+        """Make an absolute path relative to the project; return None if the path is outside the project."""
         drives = {os.path.splitdrive(each)[0] for each in (path, self.root or "")}
         if self.root is None or not os.path.isabs(path) or len(drives) > 1:
             return None
@@ -165,7 +165,7 @@ class TableLocation:
 
     @property
     def source_tables(self) -> str:
-        """The header of a source table, as in `[[tool.hatch-cubin.source]]`."""
+        """The TOML header of [[source]] tables, such as `[[tool.hatch-cubin.source]]`."""
         return self.tables("source")
 
     def tables(self, key: str) -> str:
@@ -213,7 +213,7 @@ class Scanner:
         return path
 
     def _inside_arrays(self, keys: Path, *, new: bool) -> Path:
-        """Insert an index after each key that names an array of tables: the number of the current table."""
+        """After each key that names an array of tables, insert the number of the array's current table."""
         path: Path = ()
         for position, key in enumerate(keys):
             path = (*path, key)

@@ -79,12 +79,15 @@ def guess(text: str, known: Iterable[str]) -> str | None:
 
 
 def guess_path(path: str, known: Sequence[str]) -> str | None:
-    """Return "did you mean …?" with the paths that end with the same names, or else the most similar path."""
+    """Return "did you mean …?" with the paths that end like *path*, or else with the most similar path."""
     return path_elsewhere(path, known) or guess(path, known)
 
 
 def path_elsewhere(path: str, known: Sequence[str]) -> str | None:
-    """Return "did you mean …?" with the paths that end with the same names, if there are only a few."""
+    """Return "did you mean …?" with the paths in *known* that end with *path* or with its file name.
+
+    Return None if no path or too many paths in *known* end with this name.
+    """
     for ending in (path, path.rpartition("/")[2]):
         same = [repr(each) for each in known if f"/{each}".endswith(f"/{ending}")]
         if 0 < len(same) <= _FEW:
@@ -209,7 +212,7 @@ def _has_wrong_zeros(number: int) -> bool:
 
 
 def _unknown_arch(text: str) -> RefusedValueError:
-    """Return the error for an unknown arch. Its message contains the archs that the user may mean."""
+    """Return the error for an unknown arch, with a message that suggests archs that the user may mean."""
     from ..common import gpu_names  # lazy import: needed only to report mistakes
 
     what = f"{text!r} is not an arch; write {_SOME_ARCHS}"
@@ -282,7 +285,7 @@ def size(value: object) -> int:
 
 
 def place(value: object) -> str:
-    """Check a path that may be outside the project."""
+    """Check a path that is allowed to lead out of the project."""
     text = string(value)
     if not text.isprintable():
         raise ValueError(f"{text!r} has characters that no path should have")
@@ -297,7 +300,7 @@ def place(value: object) -> str:
 
 
 def leads_out(text: str) -> bool:
-    """Return whether a path may leave the folder to which it is relative, on any operating system."""
+    """Return whether a path may lead out of the folder to which it is relative, on some operating system."""
     parts = text.replace("\\", "/").split("/")
     return text.startswith(("/", "\\", "~")) or ":" in parts[0] or ".." in parts
 
@@ -537,7 +540,7 @@ def once(items: Sequence[object]) -> tuple[str | None, ...]:
 
 
 def product_meant(text: str) -> str | None:
-    """Return a hint to write an entry such as `scale<{T}>` as a table; None if it is a kernel's name."""
+    """Return a hint to write an entry such as `scale<{T}>` as a table; None if the entry names a kernel."""
     values: dict[str, Sequence[str | int]] = {}
 
     def placeholder(match: re.Match[str]) -> str:

@@ -139,7 +139,7 @@ def read_cubin(data: bytes) -> Cubin:
 
 @contextlib.contextmanager
 def _refusing(complaint: str) -> Iterator[None]:
-    """Raise ValueError with the text *complaint* if reading damaged bytes in the `with` block fails."""
+    """If code in the `with` block fails on damaged bytes, raise ValueError with the text *complaint*."""
     try:
         yield
     except _UNREADABLE as exc:
@@ -147,13 +147,13 @@ def _refusing(complaint: str) -> Iterator[None]:
 
 
 def read_kernels(data: bytes) -> dict[str, KernelUse]:
-    """Return the resources and parameters of each kernel of a cubin, by symbol.
+    """Return a mapping from the symbol of each kernel of a cubin to the kernel's resources and parameters.
 
     Raise ValueError if the cubin is damaged.
 
     A kernel uses registers for each thread, bytes of static shared memory for each block, and bytes of stack
-    for each thread. The number of instructions that spill or refill a register is included if the compiler
-    has written this number into the cubin.
+    for each thread. If the compiler has written the number of instructions that spill or refill a register
+    into the cubin, the result contains this number.
     """
     kernels = {}
     with _refusing("is a cubin whose attributes cannot be read"):
@@ -198,10 +198,10 @@ def has_tile_kernels(data: bytes) -> bool:
 
 
 def read_limits(data: bytes) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Return each kernel's limits for a launch (such as the number of threads), by the kernel's symbol.
+    """Return a mapping from each kernel's symbol to its limits for a launch, such as the number of threads.
 
-    Limits of threads and clusters have three dimensions. Raise ValueError if the cubin's attributes cannot be
-    read.
+    The limits of threads and of clusters consist of three numbers, one for each dimension. Raise ValueError
+    if the cubin's attributes cannot be read.
     """
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     with _refusing("is a cubin whose attributes cannot be read"):
@@ -233,15 +233,16 @@ def symbol_number(data: bytes, kernel: str) -> int:
 
 
 def read_resources(data: bytes) -> dict[str, dict[str, int]]:
-    """Return the resources of each kernel of a cubin, such as registers, by symbol."""
+    """Return a mapping from the symbol of each kernel of a cubin to its resources, such as registers."""
     return {symbol: kernel.uses for symbol, kernel in read_kernels(data).items()}
 
 
 def read_symbol_order(data: bytes) -> tuple[tuple[str, bool], ...]:
     """Return a cubin's symbols twice: in the order of the symbol table, then in the order of the sections.
 
-    Each item is the name of a symbol, and whether the symbol is a function but not a kernel. If a cubin has
-    only kernels, no symbols are returned. Raise ValueError if the symbols cannot be read.
+    Each item is the name of a symbol, and whether the symbol is a function but not a kernel. If a cubin
+    contains only kernels, the result is empty, because a precompiled header does not change the order of
+    kernels. Raise ValueError if the symbols cannot be read.
     """
     with _refusing("is a damaged cubin"):
         symbols = [
@@ -257,7 +258,7 @@ def read_symbol_order(data: bytes) -> tuple[tuple[str, bool], ...]:
 
 
 def read_kernel_code(data: bytes) -> bytes:
-    """Return the joined bytes of all sections of a cubin that belong to kernels: their code and attributes.
+    """Return the joined bytes of those sections of a cubin that contain a kernel's code or attributes.
 
     Raise ValueError if the cubin's sections cannot be read.
     """
@@ -282,7 +283,7 @@ def empty_kernels(data: bytes) -> set[str]:
 
 
 def read_layout(data: bytes) -> tuple[list[str], list[tuple[str, int]]]:
-    """Return the names of a cubin's symbols, and the name and size of each section with bytes in the file.
+    """Return the names of a cubin's symbols, and the name and size of each section stored in the file.
 
     Raise ValueError if the cubin is damaged.
     """
@@ -311,10 +312,10 @@ def _section_bytes(data: bytes, section: _Section) -> bytes:
 def read_symbols(data: bytes) -> tuple[list[str], list[str], list[str], list[str], dict[str, SymbolShape]]:
     """Return the symbols of a relocatable cubin: strong, weak and needed symbols, and device functions.
 
-    Only one input of a link may define a strong symbol, and several inputs may define a weak symbol. A needed
-    symbol has to be defined in another input. The device functions are those strong symbols that are
-    functions but not kernels. Raise ValueError if the symbols cannot be read, or if a symbol is outside of
-    all sections.
+    Only one input of a link may define a given strong symbol, but several inputs may define the same weak
+    symbol. A needed symbol has to be defined in another input. The device functions are those strong symbols
+    that are functions but not kernels. Raise ValueError if the symbols cannot be read, or if a symbol is
+    outside of all sections.
     """
     strong, weak, needed, functions = list[str](), list[str](), list[str](), list[str]()
     shapes = dict[str, SymbolShape]()

@@ -66,7 +66,7 @@ def signature(symbol: str) -> str:
 
 
 def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> dict[str, str]:
-    """Return the symbol of every kernel, by the kernel's name in the source.
+    """Return a mapping from each kernel's name in the source to the kernel's symbol.
 
     *instantiated* contains the symbol of each template instantiation that the project's configuration lists.
     If two kernels would have the same name, their symbols are used as names.
@@ -84,9 +84,8 @@ def kernels_by_name(symbols: Iterable[str], instantiated: Mapping[str, str]) -> 
 def names_fit_symbols(kernels: Mapping[str, str], symbols: Iterable[str], asked: Iterable[str]) -> bool:
     """Return whether *kernels* has the names that a build gives to kernels with these *symbols*.
 
-    *asked* are the template instantiations that the project's configuration lists. The result is False if
-    exactly one symbol demangles to the text of an instantiation, but *kernels* gives the instantiation a
-    different symbol.
+    *asked* are the template instantiations that the project's configuration lists. If exactly one symbol
+    demangles to the text of an instantiation, *kernels* must map the instantiation to this symbol.
     """
     wanted = {*map(without_blanks, asked)}
     instantiated = {name: symbol for name, symbol in kernels.items() if without_blanks(name) in wanted}

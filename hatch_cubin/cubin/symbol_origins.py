@@ -54,7 +54,7 @@ def bytes_by_part(data: bytes) -> Mapping[str, int]:
 
 
 def digests_by_part(data: bytes) -> dict[str, str]:
-    """Return a digest of each part of a cubin, to find parts that differ.
+    """Return a digest of each part of a cubin, so that a caller sees in which parts two cubins differ.
 
     Raise ValueError if the cubin is damaged.
     """

@@ -1,7 +1,7 @@
-"""Find out for which arch and CUDA version a file was compiled, and whether for a debugger (-G).
+"""Find out a compiled file's arch and CUDA version, and whether it was compiled for a debugger (-G).
 
-The name of a file may be wrong, so this module reads the bytes of the file. Supported are PTX, LTO-IR, and
-cubins from NVRTC, nvJitLink, ptxas, nvlink and tileiras of CUDA 12 and 13.
+The name of a file may be wrong, so this module reads the bytes of the file. This module supports files that
+NVRTC, nvJitLink, ptxas, nvlink and tileiras of CUDA 12 and 13 write: PTX, LTO-IR and cubins.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _arch_in_header(data: bytes) -> tuple[int | None, bool]:
 
 
 def _arch_of_lto(data: bytes) -> str | None:
-    """Return the arch of LTO-IR, which is in the list of attributes at the end of the LTO-IR's header."""
+    """Return the arch of LTO-IR from the list of attributes at the end of the LTO-IR's header."""
     try:
         start, end = struct.unpack_from("<HxxH", data, 12)
         attributes = dict(struct.iter_unpack("<HH", data[start:end]))
@@ -110,9 +110,9 @@ def _arch_of_lto(data: bytes) -> str | None:
 
 
 def _strictest(number: int, parts: Iterable[ArchAndSuffix]) -> str:
-    """Return the arch of code that was linked from code for the archs *parts*.
+    """Return the arch of code that was linked from code for several archs (*parts*).
 
-    *number* is the number of the arch.
+    *number* is the number in the name of the arch, such as 90 in sm_90a.
     """
     known: Collection[ArchAndSuffix] = {*parts}
     for each, suffix in sorted(known):

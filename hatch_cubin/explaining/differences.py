@@ -131,9 +131,9 @@ def _compare_search(was: Inputs, now: Inputs) -> Iterator[Difference]:
 
     Folders outside the project are compared only if both search paths contain folders outside the project.
 
-    The search path of a unit without headers is empty. The search path of a unit that includes only headers
-    of the project contains only folders of the project. If a new header has added folders to the search path,
-    only the header is reported.
+    The search path that hatch-cubin records for a unit contains only the folders that the unit's includes
+    need: no folder for a unit without headers, and only folders of the project for a unit that includes only
+    headers of the project. If a new header has added folders to the search path, only the header is reported.
     """
     paths = [was["search"], now["search"]]
     if not all(paths) and _user_headers(was["headers"]) != _user_headers(now["headers"]):
@@ -182,7 +182,7 @@ def _shown(value: object) -> str:
 
 
 def _linked_inputs(values: Iterable[object]) -> dict[str, str]:
-    """Return the digest of each input of a link, by name, in the order of the link."""
+    """Return a mapping from name to digest for the inputs of a link, in the order of the link."""
     return {name: digest for digest, name in (str(each).split(" ", 2)[::2] for each in values)}
 
 
@@ -191,7 +191,7 @@ def _by_value(values: Iterable[object]) -> dict[str, str]:
 
 
 def _user_headers(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the digest of each header of the project, by path.
+    """Return a mapping from path to digest for the headers of the project.
 
     Names without '/' are left out, because each of them stands for all headers of a wheel or a toolkit.
     """

@@ -14,7 +14,7 @@ _KERNEL = re.compile(r"\b__(?:tile_)?global__\s+(?:\w+(?:\s*\([^()]*\))?\s+)*([^
 
 
 def units_by_kernel(jobs: Sequence[Job], cache: Cache) -> dict[str, list[Job]]:
-    """Return the units that contain each kernel, by name.
+    """Return a mapping from the name of each kernel to the units that contain the kernel.
 
     Names of kernels come from the project's configuration, from the sources and from the cache.
 

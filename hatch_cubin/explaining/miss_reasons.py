@@ -1,4 +1,4 @@
-"""Look up compiled units in the cache, and find the reason for each cache miss: one of the keys of `REASONS`.
+"""Look up compiled units in the cache, and find the reason for each cache miss (a key of `REASONS`).
 
 A unit's entry in the cache is not used if the entry is damaged (counted by `Cache.damaged`) or has no trusted
 signature (listed in `Cache.distrusted`). If the cache has no entry for the key, `differences.nearest_unit`

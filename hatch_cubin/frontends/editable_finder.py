@@ -1,7 +1,8 @@
 """Make Python find the folder _cubins in an editable install.
 
-_cubins is only in the source tree. The import finder of the build backend may know only the files that the
-backend itself installs, so hatch-cubin adds its own finder if necessary.
+In an editable install, _cubins stays in the source tree and is not installed. The import finder of the build
+backend may know only the files that the backend itself installs, so hatch-cubin adds its own finder if
+necessary.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def finder_files(project: Project, wheel: Wheel) -> dict[str, Content]:
 def _module_name(package: str) -> str:
     """Return the name of the finder's module, which is unique for each package.
 
-    The name has only ASCII characters: the encoding of .pth files depends on the version of Python.
+    The name has only ASCII characters, because a .pth file contains the name, and the encoding of .pth files
+    depends on the version of Python.
     """
     parts = package.replace("_", "__").replace(".", "_")
     return "_cubins_of_" + parts.encode("ascii", "backslashreplace").decode().replace("\\", "_")

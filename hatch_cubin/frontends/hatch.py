@@ -208,8 +208,8 @@ def runs_hook(root: Path) -> bool:
 def _patterns(root: str, paths: Iterable[str]) -> Iterator[str]:
     """Yield patterns that match exactly *paths*, with as few patterns as possible.
 
-    If *paths* contains all files in a folder with the same suffix, one pattern such as `/demo/*.cu` is
-    enough.
+    If *paths* contains all files of a folder that end with the same suffix, one pattern such as `/demo/*.cu`
+    is enough.
     """
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for path in map(posixpath.normpath, paths):
@@ -275,7 +275,10 @@ def _require_package_folders(root: str) -> None:
 
 
 def _declare_tag(build_data: dict[str, Any], platform: str, *, last: bool) -> None:
-    """Set the wheel's tag, unless another hook sets a tag or adds compiled code, which needs its own tag."""
+    """Set the wheel's tag, unless another hook sets a tag or adds compiled code.
+
+    A wheel with compiled code needs a different tag.
+    """
     if "tag" in build_data or build_data["infer_tag"] or not build_data["pure_python"]:
         return
     # code for Windows treats a `long` as 32 bits, so the wheel's tag must name Windows

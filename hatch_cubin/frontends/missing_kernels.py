@@ -1,4 +1,4 @@
-"""Find the reasons why a project's wheels would not contain the kernels that the command line compiles."""
+"""Find the reasons why a project's wheels would not contain the kernels that `hatch-cubin bake` compiles."""
 
 from __future__ import annotations
 

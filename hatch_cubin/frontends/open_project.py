@@ -179,7 +179,7 @@ def _in_setup_cfg(project: Project) -> Iterator[Problem]:
 
 
 def _installed_late(root: Path) -> Iterator[Problem]:
-    """Yield a warning if builds install hatch-cubin too late, and the project does not list a compiler."""
+    """Yield a warning if the project lists no compiler, and pip cannot ask hatch-cubin for a compiler."""
     from ..lockfile import required_wheels
     from ..toolkit import installed_wheels
 
@@ -248,11 +248,11 @@ def with_package(project: Project, folder: Path) -> Project:
 
 
 def with_package_of_bundle(project: Project, bundles: Iterable[str]) -> Project:
-    """Return the project, configured to put the kernels into the package that contains one of *bundles*.
+    """Return a project that puts its kernels into the package that contains one of *bundles*.
 
-    *bundles* are folders named _cubins in the project, from the command line or from a finished wheel.
-    *bundles* matter only if neither the configuration nor the build backend names the package. If several
-    packages match, the project is returned unchanged.
+    *bundles* are paths of folders in the project with the name _cubins. The paths come from the command line
+    or from a finished wheel. *bundles* matter only if neither the configuration nor the build backend names
+    the package. If *bundles* are in several packages, the project is returned unchanged.
     """
     import os
     from pathlib import Path

@@ -120,7 +120,7 @@ def complete_file(into: Path, name: str) -> Iterator[Path]:
 
 
 def _for_platform(wheel: Wheel, platform: str) -> tuple[str, dict[str, Content]]:
-    """Return the name of the new wheel, and a changed file WHEEL if the wheel's tags have to change."""
+    """Return the name of the new wheel, and the new content of its WHEEL file if its tags have to change."""
     if platform != "win32" or not wheel.name.endswith("-any.whl"):
         return wheel.name, {}
     # code for Windows treats a `long` as 32 bits, so the wheel's tag must name Windows

@@ -1,7 +1,7 @@
 """The entry point for setuptools.
 
-setuptools imports this module in every build, also of other projects, so slow modules are imported only if a
-project has kernels.
+setuptools imports this module in every build, even in builds of projects that do not use hatch-cubin, so slow
+modules are imported only if a project has kernels.
 """
 
 from __future__ import annotations

@@ -198,14 +198,14 @@ class _Build(build):
 
 class _EggInfo(egg_info):
     def finalize_options(self) -> None:
-        """Report a wheel's build requirements, now that setuptools knows the packages of the project."""
+        """Report the requirements for building a wheel, now that setuptools knows the project's packages."""
         super().finalize_options()
         with reported(_print, _NOTHING_BUILT):
             _refuse_cuda_extensions(self.distribution)
         _report_requirements(self.distribution)
 
     def find_sources(self) -> None:
-        """Keep _cubins and cache folders out of sdists, and out of the files of `include_package_data`."""
+        """Keep _cubins and cache folders out of sdists and out of files that `include_package_data` adds."""
         super().find_sources()
         with reported(_print, _NOTHING_BUILT):
             cache = cache_entries(_project(self.distribution))
@@ -339,7 +339,7 @@ def _folder(distribution: Distribution, package: str) -> str:
 
 
 def _package_data(distribution: Distribution) -> Iterator[named_sources.Pattern]:
-    """Yield the patterns of `package_data`, with their lines if they are in pyproject.toml."""
+    """Yield each pattern of `package_data`, with the pattern's line if the pattern is in pyproject.toml."""
     place = table_location.place_of(_root(distribution), ("tool", "setuptools", "package-data"))
     for package in distribution.packages or ():
         for key in ("", "*", package):

@@ -17,11 +17,11 @@ from ..project.source import BUNDLE_FOLDER
 
 
 def write_copy(made: Path, into: Path, files: Mapping[str, Path], caches: Sequence[str]) -> None:
-    """Write a copy of the sdist *made* into a folder, and add the current content of the project's *files*.
+    """Copy the sdist *made* into the folder *into*, and add the current content of the project's *files*.
 
-    The build backend may have left files out of the sdist, or may have taken their content from the last
-    commit. No other process sees an incomplete sdist, because only the complete sdist is moved into the
-    folder.
+    The build backend may have left some of the project's *files* out of the sdist, or may have put them into
+    the sdist with the content of the last commit. No other process sees an incomplete sdist, because only the
+    complete sdist is moved into the folder.
     """
     if not made.name.endswith(".tar.gz"):
         raise BundleError(

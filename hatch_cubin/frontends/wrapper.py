@@ -164,7 +164,7 @@ def _package_hint(project: Project, wheel: repack.Wheel) -> str:
 
 
 def _add_kernels(project: Project, wheel: repack.Wheel, folder: Path, into: Path) -> str:
-    """Write a copy of the wheel that contains the kernels, and return the name of the copy."""
+    """Add the kernels to a copy of the wheel, and return the name of the copy."""
     hold = folder / "held"
     hold.mkdir()
     files, sources = pipeline.build_held(project, hold)

@@ -34,7 +34,10 @@ def tried_paths(closures: Iterable[tuple[Module, Closure]]) -> set[str]:
 
 
 def absent_names(tree: ProjectTree, paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return absent files and folders, by parent folder: while all are absent, no file exists at *paths*."""
+    """Return a mapping from each folder to names of absent files and folders in it.
+
+    As long as all the returned names are absent, no file exists at any of *paths*.
+    """
     there = dict[str, bool]()
     names: dict[str, set[str]] = {}
     for path in paths:

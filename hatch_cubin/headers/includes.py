@@ -45,8 +45,8 @@ _MOST_PATHS = 100  # the maximum number of paths to which one computed include (
 class Closure:
     """The header closure of a source: all files that the compiler may read when it compiles the source.
 
-    *files* are the digests of the files in the header closure, by logical path. *trees* are the names of
-    header trees (such as the toolkit's headers) from which the compiler may read any file.
+    *files* maps the logical path of each file in the header closure to the file's digest. *trees* are the
+    names of header trees (such as the toolkit's headers) from which the compiler may read any file.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Closure:
 
     @property
     def own(self) -> Mapping[str, str]:
-        """The project's files and files with an absolute path: all files that are not in a header tree."""
+        """All files that are not in a header tree: files of the project, and files with an absolute path."""
         if isinstance(self.files, ClosureFiles):
             return self.files.own
         # Computed only once, because in a build with a lock file every module has all files of the project.
@@ -86,7 +86,7 @@ class Closure:
         return self._own
 
     def outside(self) -> dict[str, str]:
-        """Return one digest for each header tree, covering all headers of the tree in this header closure."""
+        """Return a mapping from each header tree to one digest of all its headers in this header closure."""
         if self._outside is None:  # computed once, because each unit of the module needs it
             trees: dict[str, list[str]] = {}
             for logical, content in sorted(self.files.items()):
@@ -297,7 +297,8 @@ class _Walk:
     def _word_expansions(self, word: str, within: frozenset[str]) -> set[str] | None:
         """Return all texts to which a word can expand.
 
-        The result is None if the texts are unknown, as they are for the compiler's own macros.
+        The result is None if the texts are unknown, for example because the compiler itself defines the word
+        as a macro.
         """
         if word not in self._defines:
             return None if word.startswith("__") else {word}
@@ -353,8 +354,8 @@ class _Walk:
     def _add_all_candidates(self, include: Include, root: SearchFolder, relative: str) -> None:
         """Add every file that a computed include with unknown macros can mean.
 
-        For an include in a header tree, this function adds all files of the same header tree; for an include
-        in the project, the function adds all files on the search path.
+        If the include is in a header tree, the function adds all files of this header tree to the header
+        closure. If the include is in the project, the function adds all files on the search path.
         """
         self.closure.guessed = True
         # A header package's files can be edited without a new version, so the digest of each file is needed.

@@ -62,7 +62,7 @@ class OutsideFolder:
         return None if number is None else self._headers[number][1]
 
     def contents(self) -> dict[str, str]:
-        """Return the digest of each header that was read, by path, in the order of the headers' numbers."""
+        """Return a mapping from path to digest for all headers that were read, ordered by header number."""
         return {relative: self._headers[number][1] for relative, number in self._numbers.items()}
 
     def add(self, relative: str, content: str) -> None:
@@ -71,16 +71,16 @@ class OutsideFolder:
         self._headers.append((f"{self.logical}/{relative}", content))
 
     def bits(self, headers: Iterable[str]) -> int:
-        """Return an integer in which the bits of the *headers*' numbers are set."""
+        """Return an integer in which one bit is set for each of *headers*: the bit at the header's number."""
         return to_bits(self._numbers[relative] for relative in headers)
 
     def headers(self, bits: int) -> Iterator[tuple[str, str]]:
-        """Yield the logical name and the digest of each header whose number is in *bits*."""
+        """Yield the logical name and the digest of each header for whose number a bit is set in *bits*."""
         return items_at_bits(self._headers, bits)
 
 
 class ClosureFiles(Mapping[str, str]):
-    """The files that a source can read, with their digests, by logical name.
+    """A mapping from logical name to digest for all files that a source can read.
 
     *own* are files of the project, and *outside* are files in toolkits and wheels.
     """
@@ -102,7 +102,7 @@ class ClosureFiles(Mapping[str, str]):
         return bool(self.own) or any(bits for _folder, bits in self.outside)
 
     def has_files_in(self, logical: str) -> bool:
-        """Return whether the closure contains files of *logical*, a folder outside the project."""
+        """Return whether the closure contains files of the folder *logical*, which is outside the project."""
         return any(bits for folder, bits in self.outside if f"{folder.logical}/".startswith(f"{logical}/"))
 
     def items(self) -> ItemsView[str, str]:
@@ -122,8 +122,8 @@ class ClosureFiles(Mapping[str, str]):
 class AbsentPaths(AbstractSet[TriedPaths]):
     """Paths in the project at which a search for an included file did not find a file.
 
-    *own* are the paths for includes in the project's files, *others* are the paths for includes in headers
-    outside the project.
+    *own* contains the paths for includes in the project's files, and *others* contains the paths for includes
+    in headers outside the project.
     """
 
     def __init__(self, own: AbstractSet[TriedPaths], others: Sequence[TriedPaths], bits: int) -> None:

@@ -1,14 +1,14 @@
 """Reuse the list of headers outside the project that an earlier build has found, if nothing has changed.
 
-Every build reads the project's own files and follows their includes. If the project does not contain an
-included header, a build searches folders outside the project (toolkit and wheels) and records the result of
+Every build reads the project's own files and follows their includes. If a file includes a header that is not
+in the project, a build searches folders outside the project (toolkit and wheels) and records the result of
 the search. The result of the search depends on the includes and macros in the project's files, on the macros
 in the project's configuration, on the search path, and on the files outside the project. A recorded result of
 the search for headers is valid only if the paths outside the project that the search has tried are unchanged:
 files have the same content as before, and missing files are still missing. If a header outside the project
 has tried to include a file that the project did not contain, the recorded result is valid only if the project
-still does not contain this file. If all files of a folder have the same size, times and inode as before, the
-files are not read again.
+still does not contain this file. If the files of a folder still have their recorded sizes, times and inodes,
+the files are not read again.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class RecalledClosures:
         return self._known_search_paths[resolver]
 
     def _recall(self, root: SearchFolder, folder: OutsideFolder) -> None:
-        """Add the facts that an earlier build recorded to *folder*, if these facts are still valid."""
+        """Add the facts about a folder from an earlier build to *folder*, if these facts are still valid."""
         if (line := self._take_line(_folder_key(root))) is None:
             return
         before, seen = json.loads(line)
@@ -238,7 +238,7 @@ class RecalledClosures:
         return {content for folder in self.outside.folders.values() for content in folder.contents().values()}
 
     def lines(self) -> dict[str, str]:
-        """Return the lines of text to record for later builds, by the digest of each line."""
+        """Return the lines of text that later builds read, as a mapping from each line's key to the line."""
         folders = self.outside.folders.items()
         known = {
             _folder_key(root): compact([self._state_of(root, folder), _contents_by_path(folder)])
@@ -252,9 +252,9 @@ class RecalledClosures:
     def _state_of(self, root: SearchFolder, folder: OutsideFolder) -> str:
         """Return one digest of the states (size, times and so on) of all files of a folder.
 
-        Shortly after a file was written, another edit could leave its times unchanged. If a file of the
-        folder was written so recently, a new digest would be unreliable, so the function returns the digest
-        that an earlier build recorded, or an empty text.
+        Two edits of a file in quick succession can give the file the same times, so a new digest is
+        unreliable if a file of the folder was written shortly before the build began. The function then
+        returns the digest that an earlier build recorded, or an empty text.
         """
         if disk.are_settled(folder.states.values(), self._began):
             return _lines_digest(folder.states[path] for path in _contents_by_path(folder))
@@ -280,7 +280,7 @@ def _files_digest(files: Mapping[str, str]) -> str:
 
 
 def _contents_by_path(folder: OutsideFolder) -> dict[str, str]:
-    """Return the digests of files in *folder*, by path, for all paths that the build looked up.
+    """Return a mapping from path to digest for all paths that the build looked up in *folder*.
 
     The digest is replaced by a marker if the file was not read, and is empty if the file is missing.
     """
@@ -292,7 +292,7 @@ def _contents_by_path(folder: OutsideFolder) -> dict[str, str]:
 def _are_equal(
     folder: OutsideFolder, seen: Mapping[str, str], states: Iterable[str], tree: ProjectTree
 ) -> bool:
-    """Return whether each path in a folder has the content that *seen* records, or is missing as before."""
+    """Return whether each file in *seen* has its recorded content, or is missing if recorded as missing."""
     return all(
         bool(state) == bool(content) and (not content or _is_equal(folder, path, content, tree))
         for (path, content), state in zip(seen.items(), states, strict=True)

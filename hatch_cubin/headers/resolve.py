@@ -37,11 +37,11 @@ class SearchFolder(NamedTuple):
 
     @property
     def is_package(self) -> bool:
-        """Whether the folder belongs to a wheel with headers, whose tree is named `name==version`."""
+        """Whether the folder belongs to a wheel with headers, so that its tree is named `name==version`."""
         return re.fullmatch(r"\S+==\S+", self.tree) is not None
 
     def within(self, relative: str) -> str:
-        """Return the path of a file in this folder, relative to the project."""
+        """Convert a path that is relative to this folder to a path that is relative to the project."""
         # The folder is the root of the file system, for an include with an absolute path.
         if not self.logical:
             return os.path.join(self.path, relative)
@@ -171,7 +171,11 @@ class IncludeSearch:
         return self._found[key]
 
     def _find(self, include: Include, root: SearchFolder, includer_folder: str | None) -> IncludeTarget:
-        """Search for an include as NVRTC does: in *includer_folder* if quoted, then on the search path."""
+        """Search for an include in the same order as NVRTC.
+
+        An include in quotes is first searched in *includer_folder*. Every include is then searched on the
+        search path.
+        """
         places: list[tuple[SearchFolder, str]] = []
         absent: list[str] = []
         candidates = self._candidates(include.name, root, includer_folder)
@@ -307,7 +311,7 @@ class IncludeSearch:
                     yield self.own(self.tree.name_of(path))
 
     def outside_files(self, root: SearchFolder) -> Iterator[tuple[SearchFolder, str]]:
-        """Yield *root*, a folder outside the project, and the path in *root* of each file in the folder."""
+        """For each file in the folder *root*, yield *root* and the path of the file in *root*."""
         for parent, inner, files in os.walk(root.path):
             inner.sort()
             for name in sorted(files):
@@ -316,7 +320,10 @@ class IncludeSearch:
                     yield root, relative
 
     def folders(self, *folders: Path) -> str:
-        """Return a digest of the names of all subfolders, because `s/../a.h` is a file only if `s` exists."""
+        """Return a digest of the names of all subfolders.
+
+        The names matter because an include such as `s/../a.h` finds a file only if the folder `s` exists.
+        """
         there = (self.tree.name_of(parent) for parent, _files in self._walk_folders(*folders))
         return f"{FOLDERS}{digest(sorted(there))[:16]}"
 
@@ -371,7 +378,7 @@ def _reenters_folder(name: str) -> bool:
 
 
 def _normalized(root: Path, written: str) -> str:
-    """Return the path *written* without `..` parts, or unchanged if the shorter path is another file."""
+    """Return the path *written* without `..` parts, or unchanged if the shorter path means another file."""
     tidy = os.path.normpath(written)
     same = ".." not in written or _are_same(root / written, root / tidy)
     return (tidy if same else written).replace(os.sep, "/")

@@ -120,7 +120,7 @@ def wheels_of(tree: str, files: Collection[str] | None) -> dict[str, str]:
 
 
 def unrequired_headers(config: Config, required: Callable[[], Iterable[str]]) -> dict[str, str]:
-    """Map headers to their wheels, for installed NVIDIA wheels that an isolated build would not install.
+    """Return a mapping from header to wheel for installed wheels that an isolated build would not install.
 
     NVIDIA's wheels share a folder, so the compiler would also find headers of wheels that the project does
     not require. The function *required* returns the requirements of the project's build.
@@ -142,7 +142,7 @@ def unrequired_headers(config: Config, required: Callable[[], Iterable[str]]) ->
 
 
 def wheels_at(files: Iterable[str], places: Mapping[str, str]) -> dict[str, str]:
-    """Return the wheel of each header in *files* (logical names) that is installed at one of *places*."""
+    """Return a mapping from header to wheel for the *files* (logical names) installed at one of *places*."""
     return {
         logical: places[place] for logical in files for place in _install_paths([logical]) if place in places
     }
@@ -168,7 +168,7 @@ def _contains_any(found: importlib.metadata.Distribution, files: Collection[str]
 
 
 def _wheel_trees(major: int) -> Iterator[Mapping[str, Path]]:
-    """Yield the folders with NVIDIA's headers in each sys.path entry; those of the runtime come first."""
+    """Yield the folders with NVIDIA's headers in each sys.path entry; the runtime's folder comes first."""
     names = ["cu13/include", "cu13/include/cccl"]
     if major < 13:
         names = ["cuda_runtime/include", "cuda_cccl/include", "cuda_nvcc/include"]
@@ -184,8 +184,8 @@ def _system_trees() -> Iterator[Mapping[str, Path]]:
 def _has_toolkit_version(runtime: Path, toolkit: Toolkit) -> bool:
     """Return whether headers have the compiler's version; headers of other versions could change the code.
 
-    Only the CUDA runtime's headers state a version. The same version holds for all other CUDA headers in a
-    folder, because all CUDA headers in the folder were installed together.
+    Only the CUDA runtime's headers state a version. All other CUDA headers in a folder have the same version
+    as the runtime's headers, because all CUDA headers in the folder were installed together.
     """
     header = runtime / "cuda_runtime_api.h"
     text = header.read_text("latin-1") if header.is_file() else ""

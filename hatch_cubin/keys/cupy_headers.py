@@ -21,7 +21,7 @@ _STRUCT = re.compile(r"\b(?:CArray|CIndexer)\b")
 
 
 def with_folders_of_cupy(folders: Sequence[SearchFolder]) -> tuple[SearchFolder, ...]:
-    """Return folders of the search path, preceded by CuPy's own copies of libraries if these exist."""
+    """Return the *folders* of the search path; folders with CuPy's own copies of libraries come first."""
     copies = (
         SearchFolder(root.path / "cupy/_cccl" / name, f"{root.logical}/cupy/_cccl/{name}", root.tree)
         for root in folders

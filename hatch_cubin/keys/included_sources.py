@@ -13,7 +13,7 @@ from ..project.source_roots import ProjectTree
 def drop_included_sources(
     modules: Sequence[Module], tree: ProjectTree, named_files: Callable[[Module], set[str]]
 ) -> tuple[list[Module], list[str]]:
-    """Return the modules to build, and a message for each source that is only included in another source.
+    """Return the modules to build, and a message for each source that is left out as a part of other sources.
 
     *named_files* returns the files of the project whose names are in the includes of a module's source.
     """

@@ -4,8 +4,8 @@ Cache keys, cache records, the command `explain`, the lock file and the bill of 
 
 If an input were missing from this list, it could change a result without changing the result's cache key.
 `tests/unit/keys/test_ingredients.py` changes each field of a module and of the project's configuration, and
-fails if the values of all inputs in the list stay the same. The test `test_ingredients.py` lists the fields
-that cannot change a result.
+fails if the values of all inputs in the list stay the same. The file `test_ingredients.py` also contains a
+list of exceptions: fields of a module and of the configuration that cannot change a result.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class DigestPositions(NamedTuple):
 class Ingredient(NamedTuple):
     """One row of the list of inputs: an input that can change compiled results.
 
-    If the input is a setting of the project's configuration, its row sets *name*, *value*, *sentences* and
+    For a setting of the project's configuration, the `Ingredient` sets *name*, *value*, *sentences* and
     *settings*. The function *value* must return None for units without this input, because any other value
     would change the cache keys of these units.
     """
@@ -148,7 +148,7 @@ def _source(unit_inputs: UnitInputs) -> str:
 
 
 def _assembled(unit_inputs: UnitInputs) -> str | None:
-    """Return the arch for which ptxas assembles NVRTC's PTX as a check; None for other results.
+    """Return the arch for which ptxas assembles NVRTC's PTX as a check; None if the unit is not PTX of NVRTC.
 
     Cache keys contain the arch, because earlier versions of hatch-cubin cached PTX that ptxas had not
     checked, and builds must not use that PTX.
@@ -490,7 +490,7 @@ INGREDIENTS: Sequence[Ingredient] = (
 
 
 def _in_order(tool: str) -> list[Ingredient]:
-    """Return the inputs in the cache keys for a tool, in the order in which the inputs enter the digest."""
+    """Return the inputs that enter the cache keys of *tool*, in the order in which they enter the digest."""
     positioned = [(position, each) for each in INGREDIENTS if (position := getattr(each.positions, tool))]
     return [each for _position, each in sorted(positioned, key=operator.itemgetter(0))]
 
@@ -499,7 +499,7 @@ _INGREDIENTS_OF_KEY = {tool: _in_order(tool) for tool in (NVRTC, PTXAS, TILEIRAS
 
 
 def inputs_of(unit_inputs: UnitInputs, *, of_arch: bool = True) -> dict[str, Any]:
-    """Return the values of all inputs of a unit's compile by name, for cache records and messages.
+    """Return a mapping from name to value for all inputs of a unit's compile, for cache records and messages.
 
     If *of_arch* is false, return only the inputs that have the same value for all archs of the module.
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _JobInputs(Protocol):
-    """The attributes of a job that this module reads."""
+    """A job, with only those of its attributes that this module reads."""
 
     @property
     def unit(self) -> Unit: ...
@@ -33,7 +33,7 @@ Jobs = Sequence[_JobInputs]
 
 
 def source_files(jobs: Jobs) -> Mapping[str, str]:
-    """Return the digest of each source that *jobs* compile, by path."""
+    """Return a mapping from path to digest for the sources that *jobs* compile."""
     modules = dict.fromkeys(job.unit.module for job in jobs)
     texts = (text for module in modules if module.link for text in module.link.texts)
     sources = (source for module in modules for source in (module.source, *module.equal))
@@ -41,13 +41,13 @@ def source_files(jobs: Jobs) -> Mapping[str, str]:
 
 
 def header_files(jobs: Jobs) -> Mapping[str, str]:
-    """Return the digest of each header of the project that *jobs* can read, by path."""
+    """Return a mapping from path to digest for the project's headers that *jobs* can read."""
     closures = distinct_closures(job.closure for job in jobs)
     return {path: closure.own[OWN + path] for closure in closures for path in own_files(closure)}
 
 
 def linked_files(jobs: Jobs) -> Mapping[str, str]:
-    """Return the digest of each project file that is linked without being compiled, by path."""
+    """Return a mapping from path to digest for the project files that are linked without being compiled."""
     return {each.name: each.digest for job in jobs for each in job.linked if each.is_own}
 
 

@@ -68,7 +68,7 @@ class Job:
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The values of all inputs of the unit's cache key, by the names that messages use for the inputs."""
+        """A mapping from name to value for all inputs of the unit's cache key; messages use these names."""
         return inputs_of(UnitInputs(self.unit, self.toolkit, self.closure, self.linked))
 
     def cached_result(self, cache: Cache) -> Compiled | None:
@@ -89,7 +89,7 @@ def request_of(unit: Unit) -> Request:
 
 
 def _required_symbols(module: Module) -> Collection[str]:
-    """Return the symbols of those kernels that every compiled result of a module must contain."""
+    """Return the symbols of the kernels that must be in every compiled result of a module."""
     # lazy import: most results are recalled from an earlier build and need no check
     from ..config.ptxas_options import names_kernels
     from ..project.required_kernels import required_kernels
@@ -291,7 +291,7 @@ def reachable_files(project: Project, sources: ProjectSources, *, by_name: bool 
 
 
 def named_files(project: Project, jobs: Iterable[Job]) -> list[str]:
-    """Return the sources and the project's headers of *jobs*, except files for calls of CuPy or cuda.core."""
+    """Return the project's files of *jobs*, except files that CuPy or cuda.core may compile at run time."""
     closures = {job.unit.module: job.closure for job in jobs}
     return [path for path in _files_to_leave_out(project, closures.items()) if not lies_outside(path)]
 
@@ -413,9 +413,9 @@ def _jobs_of(
 
 @dataclass(slots=True)
 class _HeaderFinder:
-    """Finds the header closures of modules, which are all headers that a module's sources can read.
+    """Finds the header closure of each module: all headers that the module's source can read.
 
-    The search includes the toolkit's headers only if the project does not contain an included header.
+    The search includes the toolkit's headers only if an included header is not in the project.
     """
 
     project: Project
@@ -498,7 +498,7 @@ class _HeaderFinder:
         return wheels_at(closure.files, self._unrequired) if self._unrequired else {}
 
     def _needs_shared_folders(self, closure: Closure, search: Iterable[SearchFolder]) -> bool:
-        """Return whether *closure* needs a header of a required wheel that is in NVIDIA's shared folders."""
+        """Return whether *closure* needs a header that a required wheel put into NVIDIA's shared folders."""
         shared = [root for root in search if is_shared(root)]
         pairs = ((root, name) for root in shared for name in closure.missing)
         found = (f"{root.logical}/{name}" for root, name in pairs if (root.path / name).is_file())
@@ -539,7 +539,7 @@ class _HeaderFinder:
         return self._outside["packages"]
 
     def _own_folders(self, module: Module, folders: tuple[SearchFolder, ...]) -> tuple[SearchFolder, ...]:
-        """Return folders of the search path; for a module of CuPy, also the folders of CuPy."""
+        """Return a module's search path; for a module that CuPy loads, CuPy's own folders come first."""
         if module.front != "cupy":
             return folders
         from .cupy_headers import with_folders_of_cupy  # lazy import: few projects have modules for CuPy

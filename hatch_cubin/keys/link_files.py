@@ -1,4 +1,4 @@
-"""Find the files in the project and in wheels that are linked into modules, in addition to the sources."""
+"""Find the files that are linked with a module's compiled sources, in the project and in wheels."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _of_wheel(requirement: str, pattern: str, project: Project) -> Iterator[tupl
 
 
 def _hint_for_glob(found: importlib.metadata.Distribution, pattern: str) -> str | None:
-    """Return a hint that lists the files of a wheel that the glob may mean."""
+    """Return a hint that lists those files of a wheel that the glob *pattern* may mean."""
     ends = (".a", ".ptx", ".cubin", ".fatbin", ".ltoir", ".o")
     names = sorted(str(file) for file in found.files or () if str(file).endswith(ends))
     last = pattern.rpartition("/")[2].strip("*")

@@ -1,11 +1,11 @@
 """Facts that a build records in a file, so that later builds do not have to load cuda.core and NVRTC.
 
 The file with the recorded facts is in the user's cache folder, not in the project. There is one file of
-recorded facts for each combination of a project, a cache, an installed toolkit and trusted keys. The file
-contains a line for each module: a digest of all inputs of the module's compiles, followed by the cache keys
-and results of the module's units. The file also contains a line for each source and header: a digest of the
-text, followed by the includes in the text. If the file of recorded facts cannot be read or written, the build
-continues and determines the facts again.
+recorded facts for each combination of a project, a cache, an installed toolkit and a set of trusted signing
+keys. The file contains a line for each module: a digest of all inputs of the module's compiles, followed by
+the cache keys and results of the module's units. The file also contains a line for each source and header: a
+digest of the text, followed by the includes in the text. If the file of recorded facts cannot be read or
+written, the build continues and determines the facts again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Recall:
                     installed.evidence()
 
     def units(self, module: str) -> Units:
-        """Return the recorded cache keys and results of a module's units, by arch."""
+        """Return a mapping from arch to recorded cache keys and result for the units of a module."""
         self._modules.add(module)
         return _units(self._lines.pop(module, "[]"))
 
@@ -114,7 +114,7 @@ class Recall:
         return self._lines.pop(name, None)
 
     def _used_lines(self, path: Path, found: Mapping[str, Units]) -> dict[str, str]:
-        """Return the recorded lines of all facts that this build used, from memory or from the old file."""
+        """Collect the recorded lines of all facts that this build used, from memory and from the old file."""
         lines = {text: compact(scan) for text, scan in self.scans.used.items()} | self.closures.lines()
         with contextlib.suppress(OSError, ValueError, TypeError):
             read = _read(path, self._installed)[-1]
@@ -162,7 +162,7 @@ def _signature_settings(project: Project) -> tuple[str, ...]:
 def _line(units: Units) -> str:
     """Return the line of text with the cache keys and results of a module's units.
 
-    Adjacent units with the same description share one copy of the description in the line.
+    In the returned line, adjacent units with the same description share one copy of the description.
     """
     groups = itertools.groupby(units.items(), key=lambda item: item[1][1].description)
     return compact(

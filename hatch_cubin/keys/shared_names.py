@@ -17,7 +17,7 @@ _BY_FOLDER, _AS_PTX = "{parent}_{stem}", "{stem}_ptx"
 
 
 def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
-    """Return a problem for each module that has the name of another module, ignoring upper and lower case."""
+    """Return a problem for each module whose name equals another module's name if case is ignored."""
     by_name: dict[str, dict[Location, Module]] = defaultdict(dict)
     for module in modules:
         maker = module.where or Location(module.source.name_path)
@@ -43,7 +43,7 @@ def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
 def _needless_sources(shared: Sequence[Sequence[Module]], config: Config) -> Iterator[Problem]:
     """Yield a problem for each source without kernels that has the same name as another source.
 
-    The hint suggests to exclude the source without kernels, so that only one source has the module name.
+    The hint suggests excluding the source without kernels, so that only one source has the module name.
     """
     alone = [same for same in shared if not any(module.link for module in same)]
     needless = [module for same in alone for module in same if _makes_no_kernel(module)]
@@ -85,7 +85,7 @@ def _taken_names(
 def _suggested_tables(
     shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config
 ) -> Mapping[str, str]:
-    """Return the fewest [[source]] tables to suggest, as a mapping from `path` to `name`."""
+    """Suggest the fewest [[source]] tables, as a mapping from each table's `path` to its `name`."""
     sources = [module for module in modules if not module.link]
     colliding = [module.source for same in shared for module in same if not module.link]
     stems = {PurePosixPath(source.path).stem for source in colliding}
@@ -101,7 +101,7 @@ def _suggested_tables(
 def _give_distinct_names(
     tables: Mapping[str, str], sources: Sequence[Module], linked: Sequence[str], config: Config
 ) -> bool:
-    """Return whether *tables* give all sources different names, and replace no name that the project sets."""
+    """Return whether *tables* would give all sources different names and change no name in the settings."""
     named = [glob_regex(rule.path) for rule in config.source if rule.name is not None]
     matching = [(glob_regex(glob), pattern) for glob, pattern in tables.items()]
     names = {name.casefold(): "" for name in linked}

@@ -295,7 +295,7 @@ def units_that_differ(lock: LockFile, done: Iterable[tuple[Job, str]]) -> list[s
 
 
 def _digests(lock: LockFile) -> dict[str, str | None]:
-    """Return the digest of each compiled result in the lock file, by the cache key of its unit."""
+    """Return a mapping from cache key to digest for the compiled results in the lock file."""
     return {unit[0]: unit[2] for module in lock.modules.values() for unit in module["units"].values()}
 
 

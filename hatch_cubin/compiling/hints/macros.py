@@ -43,7 +43,7 @@ def in_built_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Ex
 
 
 def used_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Replace the errors in another package's header by one error: a macro replaces a name in the header."""
+    """If a macro replaces a name in another package's header, report this in place of the header's errors."""
     for each in found:
         if not each.is_own and _OF_SYNTAX.match(each.text):
             macros = _macros(failed)
@@ -56,7 +56,7 @@ def used_in_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explan
 
 
 def not_of_call(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """Report a macro of `define` in the text of a call of a library: the call does not get the macro."""
+    """Report a macro in `define` that a call of CuPy or cuda.core uses in its code, but does not get."""
     for each in found if failed.module.front else ():
         missing = _UNDEFINED.match(each.text)
         names = {missing[1]} if missing else {*_beside(each)}
@@ -112,7 +112,7 @@ def _listed(names: Collection[str], kind: str) -> str:
 
 
 def _macros(failed: FailedCompile) -> Mapping[str, tuple[str, Location]]:
-    """Return the value and location of each macro that the project or pyproject.toml defines only once."""
+    """Return the value and location of each macro that has exactly one definition in settings and code."""
     found = [(name, value, failed.place_of_macro(name)) for name, value in failed.module.macros]
     for path in dict.fromkeys((failed.path, *failed.headers)):
         text = without_comments(failed.text_of(path))

@@ -205,7 +205,10 @@ def unqualified(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
 
 
 def _without_namespace(error: Diagnostic) -> tuple[str | None, str]:
-    """Return the namespace of an undefined name, and how to write the name with it; (None, "") if unknown."""
+    """Return the namespace of an undefined name, and a hint to write this namespace.
+
+    Return (None, "") if the namespace is unknown.
+    """
     name = _name_in(error)
     code, at = _pointed_at(error)
     if _NO_NAMESPACE.search(error.text) and name in _ALIASES and not code[:at].endswith("::"):
@@ -244,8 +247,8 @@ def undefined(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
 def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report undefined names that are probably macros, or that are types without their namespace.
 
-    An undefined name is probably a macro if it is in capital letters. An undefined name, such as BLOCK, is
-    probably also a macro if the name of a produced source gives it a value, as in `sum[BLOCK=64]`.
+    An undefined name is probably a macro if it is in capital letters, or if the name of a produced source
+    contains a value for the undefined name, as `sum[BLOCK=64]` does for BLOCK.
     """
     values = dict(failed.module.source.variant)
     macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}
@@ -306,7 +309,7 @@ def _header_of(error: Diagnostic) -> str | None:
 
 
 def _header_of_path(path: str) -> str | None:
-    """Return the header that declares a name with its namespaces, such as `cuda::std::array`."""
+    """Return the header that declares a qualified name such as `cuda::std::array`; None if it is unknown."""
     if (header := _NAMESPACES.get(path.partition("::")[0])) is not None:
         return header
     namespace = next((each for each in ("cuda::std", "cuda", "cub") if path.startswith(f"{each}::")), None)
