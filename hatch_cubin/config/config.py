@@ -32,6 +32,7 @@ __all__ = [
     "parse_config",
 ]
 
+_TOOLKIT_LINE = re.compile("(?:^|(?<=: ))toolkit = ")
 _LINE = re.compile(rf"(?:^|(?<=: ))(?=(?:{'|'.join(KEYS)}) = )")  # the start of a line of TOML
 DEFAULT_SOURCES = ("**/*.cu", "**/*.ptx", "**/*.tileir")
 
@@ -194,12 +195,16 @@ class Config:
     def with_table(self, found: Problem) -> Problem:
         """Return a problem whose hint also names the table to which the user has to add the line.
 
-        The hint does not name the table if the problem is about a line that is already in the table.
+        The hint does not name the table if the problem is about a line that is already in the table. If an
+        environment variable or an option replaces the line, the hint says to build without it.
         """
         where, prefix, hint = found.where, f"under {self.place}: ", self.place.in_full(found.hint)
         is_in_table = where is not None and where.path == self.place.file and where != self.place.of()
         if hint is not None and not is_in_table and prefix not in hint:
             hint = _LINE.sub(prefix, hint)
+        setter = self.replaced.get("toolkit")
+        if hint is not None and setter and _TOOLKIT_LINE.search(hint) and setter not in hint:
+            hint = f"build without {setter}, which replaces 'toolkit' in the table; {hint}"
         return found._replace(hint=hint)
 
 

@@ -73,6 +73,7 @@ _MACRO = re.compile(r"(?:-D *)?([A-Za-z_]\w*)(?:=(.*))?", re.ASCII)
 _NUMBER_OF_STD = re.compile(r"(?:-{0,2}std=)?(?:c|gnu|cpp)?(?:\+\+)?(11|14|17|20|23)", re.IGNORECASE)
 _MODES = {"lto": ("lto", "link-time"), "rdc": ("rdc", "relocatable", "dc", "separable")}
 _VERSION = re.compile(r"(?:cuda|cu|v|[\s=~>-])*([0-9]{1,2}(?:\.[0-9.]*[0-9])?)(?:\.[*x])?")
+_FOLDER = "a folder is not a remote cache: remove this setting, and set HATCH_CUBIN_CACHE_DIR to the folder"
 _SCHEMES = (
     "write 'https://' before the name of a server, or 's3://', 'gs://' or 'az://' before the name of a bucket"
 )
@@ -152,10 +153,12 @@ def variable(name: str, field: str, text: str, check: Callable[[str], Any] | Non
 
 
 def _scheme(text: str) -> str | None:
-    """Return a hint if the address of a remote store has no scheme.
+    """Return a hint if the address of a remote store is a folder or has no scheme.
 
     The hint does not repeat the address, because the address may be secret.
     """
+    if text.startswith(("/", "~", ".", "file:", "\\")):
+        return _FOLDER
     return None if "://" in text else _SCHEMES
 
 

@@ -66,6 +66,16 @@ def build_requirements(
     """
     if is_on(environ, "HATCH_CUBIN_SKIP"):
         return []
+    return _requirements(config, environ, locked, extras)
+
+
+def _requirements(
+    config: Config,
+    environ: Mapping[str, str],
+    locked: Mapping[str, str] | None = None,
+    extras: Collection[str] = (),
+) -> list[str]:
+    """Return the requirements of a build that compiles kernels."""
     wanted = [*_toolkit_requirements(config, extras), *config.packages]
     exact = _exact(wanted, locked) if wanted and locked else wanted
     return [*exact, *_unlocked(config, environ)]
@@ -113,7 +123,7 @@ def install_command(config: Config, environ: Mapping[str, str], extras: Collecti
     toolkit.
     """
     chosen = config if config.toolkit else replace(config, toolkit=_NEWEST_LINE)
-    return f"pip install --upgrade {shlex.join(build_requirements(chosen, environ, extras=extras))}"
+    return f"pip install --upgrade {shlex.join(_requirements(chosen, environ, extras=extras))}"
 
 
 def locked_command(config: Config, environ: Mapping[str, str], locked: Mapping[str, str]) -> str:

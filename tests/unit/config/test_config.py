@@ -731,6 +731,13 @@ def test_an_address_without_a_scheme_gets_one(address: str) -> None:
     assert problems("remote-cache = 'ftp://x'")[0].hint is None
 
 
+@pytest.mark.parametrize("address", ["/mnt/team/cubins", "~/cubins", "./cubins", "file:///mnt/team"])
+def test_a_folder_is_not_a_remote_cache(address: str) -> None:
+    (in_table,) = problems(f"remote-cache = '{address}'")
+    (in_variable,) = problems("", {"HATCH_CUBIN_REMOTE": address})
+    assert in_table.hint == in_variable.hint == suggestions._FOLDER
+
+
 @pytest.mark.parametrize(
     "entry", ["-lcudadevrt", "cudadevrt:libcudadevrt.a", "nvidia-cuda-runtime", "C:\\lib\\x64\\cudadevrt.lib"]
 )
@@ -1567,6 +1574,22 @@ def test_a_line_to_add_names_its_table(where: Location | None, hint: str | None,
     named = read_config("archs = ['sm_90']").with_table(Problem("wrong", where, hint))
     assert named.hint == shown
     assert read_config("archs = ['sm_90']").with_table(named) == named
+
+
+@pytest.mark.parametrize(
+    ("environ", "begins"),
+    [
+        ({"HATCH_CUBIN_TOOLKIT": "12.9"}, "build without HATCH_CUBIN_TOOLKIT, which replaces 'toolkit'"),
+        ({}, "CUDA 13.0 can target sm_110"),
+    ],
+)
+def test_a_line_that_a_variable_replaces_names_the_variable(environ: dict[str, str], begins: str) -> None:
+    config = read_config("toolkit = '13.0'", environ)
+    hint = 'CUDA 13.0 can target sm_110 too: toolkit = "13.0"'
+    named = config.with_table(Problem("wrong", Location("pyproject.toml", FIRST), hint))
+    assert (named.hint or "").startswith(begins)
+    assert (named.hint or "").endswith(hint)
+    assert config.with_table(named) == named
 
 
 @pytest.mark.parametrize(

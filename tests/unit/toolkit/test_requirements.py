@@ -10,7 +10,13 @@ import pytest
 from hatch_cubin.common import ed25519_keys
 from hatch_cubin.config import toml_positions
 from hatch_cubin.toolkit import requirements as requirements_module
-from hatch_cubin.toolkit.requirements import CLUSTERS, SIGNATURES, build_requirements, versions
+from hatch_cubin.toolkit.requirements import (
+    CLUSTERS,
+    SIGNATURES,
+    build_requirements,
+    install_command,
+    versions,
+)
 from tests.helpers import REPOSITORY, read_config, write_tree
 
 CORE = "cuda-core>=1.2,<2"
@@ -156,6 +162,13 @@ def test_a_store_in_a_bucket_is_asked_for_its_client_by_the_table_or_the_environ
 def test_nothing_is_asked_for_where_the_bundle_has_no_kernels(value: str) -> None:
     config = read_config('toolkit = "13"\nheader-packages = ["nvidia-cutlass"]')
     assert build_requirements(config, {"HATCH_CUBIN_SKIP": value}) == []
+
+
+def test_the_command_for_a_compiler_has_packages_even_if_builds_skip_kernels() -> None:
+    config = read_config("toolkit = '13.0'")
+    command = install_command(config, {})
+    assert install_command(config, {"HATCH_CUBIN_SKIP": "1"}) == command
+    assert "cuda-toolkit" in command
 
 
 @pytest.mark.parametrize("value", ["", "0"])
