@@ -510,7 +510,7 @@ def inputs_of(unit_inputs: UnitInputs, *, of_arch: bool = True) -> dict[str, Any
 def digest_parts(unit_inputs: UnitInputs) -> list[str | bytes]:
     """Return the texts that are digested to make the cache key of a unit.
 
-    Inputs whose position is None are in the part of the cache key that cuda.core computes.
+    The inputs whose position is `_CORE` are not in these texts, because cuda.core adds them to the cache key.
     """
     return [part for each in _INGREDIENTS_OF_KEY[unit_inputs.tool] for part in each.digest_parts(unit_inputs)]
 

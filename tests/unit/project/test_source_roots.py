@@ -83,7 +83,10 @@ COPIED = (
     ],
 )
 def test_a_missing_root_is_refused_with_the_folder_that_was_searched(mono: Path, way: str, hint: str) -> None:
-    what = f"source-roots: there is no folder {way!r} above {mono / 'pkg'}, which is not an sdist"
+    what = (
+        f"source-roots: there is no folder {way!r} above {mono / 'pkg'}, "
+        "and the project is not an unpacked sdist, which would contain a copy of the folder"
+    )
     assert refused(mono / "pkg", f'source-roots = {{ csrc = "{way}" }}') == [
         problem("source-root-not-found", what, PLACE, hint)
     ]
