@@ -72,7 +72,7 @@ class WorkerFiles:
 
     @contextlib.contextmanager
     def using(self, listing: str) -> Iterator[Mapping[int, str]]:
-        """Keep the folders of a build while the `with` block runs, and provide their paths by file descriptor.
+        """Keep the folders of a build while the `with` block runs; provide their paths by file descriptor.
 
         Raise KeyError if the folders for *listing* do not exist, for example because they were removed.
         """

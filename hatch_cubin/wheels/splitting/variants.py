@@ -160,6 +160,6 @@ def _choices(module: ManifestModule) -> set[ShippedArchs]:
 
 
 def _chosen(cc: int, shipped: ShippedArchs) -> set[str]:
-    """Return the archs that the loader chooses for compute capability *cc*, depending on the driver's version."""
+    """Return each arch that the loader may choose for capability *cc*: the choice depends on the driver."""
     chosen = (loader.select(cc, driver, shipped) for driver in {driver for _arch, driver in shipped})
     return {found[0] for found in chosen if found is not None}
