@@ -15,7 +15,7 @@ def drop_included_sources(
 ) -> tuple[list[Module], list[str]]:
     """Return the modules to build, and a message for each source that is left out as a part of other sources.
 
-    *named_files* returns the files of the project whose names are in the includes of a module's source.
+    *named_files* returns the files of the project that a module's source names in `#include` lines.
     """
     alone = [module for module in modules if not (module.link or module.part_of)]
     sources = {module.source.path: module for module in alone}

@@ -537,7 +537,7 @@ def _may_have_kernel(project: Project, path: str) -> bool:
 
 
 def _folder_meant(project: Project, path: str) -> str | None:
-    """Return a hint that names a folder instead of *path*: a similar folder, or the folder of a file."""
+    """Return a hint that names a folder: of the file *path*, or one with a name similar to *path*."""
     if os.path.isfile(project.tree.disk_path(path)):  # `isfile` returns False if the path cannot be read
         return f'the path is a file: write the name of its folder, "{PurePosixPath(path).parent}"'
     folders = {str(parent) for each in walk(project.tree, ".") for parent in PurePosixPath(each).parents}

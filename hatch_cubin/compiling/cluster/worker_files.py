@@ -72,7 +72,7 @@ class WorkerFiles:
 
     @contextlib.contextmanager
     def using(self, listing: str) -> Iterator[Mapping[int, str]]:
-        """Provide a mapping from file descriptors to the folders of a build while the `with` block runs.
+        """Keep the folders of a build while the `with` block runs; provide their paths by file descriptor.
 
         Raise KeyError if the folders for *listing* do not exist, for example because they were removed.
         """

@@ -81,7 +81,7 @@ def _variable_declared_elsewhere(text: str, failed: FailedCompile) -> str | None
 
 
 def _declared_in(name: str, failed: FailedCompile) -> str | None:
-    """Return the path of another source that reads an `extern` declaration of a variable, or None.
+    """Return the path of another source that contains or includes an `extern` declaration, or None.
 
     A source that mentions the variable is preferred to a source that only includes the declaration, because a
     source that mentions the variable probably defines it.

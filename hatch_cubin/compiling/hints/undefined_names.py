@@ -29,7 +29,8 @@ _INTEGERS = r"u?int(_least|_fast)?(8|16|32|64)_t|u?int(ptr|max)_t"
 
 # Each table maps a header to a pattern for the names that the header declares. The tables were tested with
 # CUDA 12.9, 13.0 and 13.5. The rows of cuda, cuda::std and cub were tested only with CUDA 13.5.
-# nvcc includes the headers in _BY_NVCC automatically.
+#
+# Headers that nvcc includes automatically:
 _BY_NVCC = {
     "cstdint": rf"{_INTEGERS}|U?INT(_LEAST|_FAST)?\d+_(MAX|MIN)|(U?INT(PTR|MAX)|PTRDIFF|SIZE)_(MAX|MIN)",
     "cmath": r"INFINITY|NAN|HUGE_VALF?|M_(E|LN2|LN10|LOG2E|LOG10E|[12]?_?PI(_[24])?|2_SQRTPI|SQRT2|SQRT1_2)",
@@ -37,6 +38,7 @@ _BY_NVCC = {
     "ctime": r"time_t",
     "sys/types.h": r"ushort|uint|ulong",
 }
+# Headers that a source has to include for nvcc, too:
 _ELSEWHERE = {
     "cfloat": r"(FLT|DBL)_(RADIX|DIG|EPSILON|(TRUE_)?MIN|MAX|MANT_DIG|M(IN|AX)_(10_)?EXP)",
     "cuda_fp16.h": (
@@ -54,6 +56,7 @@ _ELSEWHERE = {
     "curand_kernel.h": r"curand(_\w+|State\w*)",
     "math_constants.h": r"CUDART_(\w+_)?(INF|NAN|ZERO|ONE|HALF|TWO|THIRD|PI|PIO[24]|L2E|L2T|LN2|LNT)(_F)?",
 }
+# Headers that declare the names of a namespace, for each namespace:
 _MEMBERS = {
     "std": {
         "cstdint": _INTEGERS,

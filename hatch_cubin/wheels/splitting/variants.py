@@ -160,6 +160,6 @@ def _choices(module: ManifestModule) -> set[ShippedArchs]:
 
 
 def _chosen(cc: int, shipped: ShippedArchs) -> set[str]:
-    """Return each arch that the loader would choose for compute capability *cc* with some driver version."""
+    """Return each arch that the loader may choose for capability *cc*: the choice depends on the driver."""
     chosen = (loader.select(cc, driver, shipped) for driver in {driver for _arch, driver in shipped})
     return {found[0] for found in chosen if found is not None}
