@@ -101,6 +101,13 @@ class TableLocation:
             return f"move the line from {from_header} to the lines below {header} ({place})"
         return f"move the line out of {from_header}, below a new header {header}"
 
+    def how_to_set(self, key: str, line: str) -> str:
+        """Return how to write *line*, which sets *key* of hatch-cubin's table, into the file."""
+        if self.has(key):
+            return f"replace {key!r} at {self.of(key)} with {line}"
+        new = "" if str(self) in self.headers else "a new header "
+        return f"write below {new}{self} the line {line}"
+
     @property
     def headers(self) -> list[str]:
         """The headers of hatch-cubin's table and its inner tables, as they are written in the file."""

@@ -11,7 +11,7 @@ from ..config.toml_lines import setting, source_table
 from ..errors import Location, Problem, problem
 from ..planning.unit_plan import Module, module_name_from
 from ..project.directives import has_quoted_include
-from ..project.source import glob_regex, may_have_kernel
+from ..project.source import Source, glob_regex, may_have_kernel
 
 _BY_FOLDER, _AS_PTX = "{parent}_{stem}", "{stem}_ptx"
 
@@ -24,7 +24,11 @@ def name_problems(modules: Sequence[Module], config: Config) -> list[Problem]:
         by_name[module.base.casefold()].setdefault(maker, module)
     shared = [[*same.values()] for same in by_name.values() if len(same) > 1]
     if shared:
-        return [*_needless_sources(shared, config)] or [*_taken_names(shared, modules, config)]
+        return (
+            [*_needless_sources(shared, config)]
+            or [*_compiled_copies(shared, modules, config)]
+            or [*_taken_names(shared, modules, config)]
+        )
     by_full_name = Counter(module.full_name for module in modules)
     return [
         problem(
@@ -63,23 +67,53 @@ def _makes_no_kernel(module: Module) -> bool:
     return not may_have_kernel(text) and not has_quoted_include(text)
 
 
+def _compiled_copies(
+    shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config
+) -> Iterator[Problem]:
+    """Yield a problem for each file with PTX or Tile IR that has the name of a .cu file in the same folder.
+
+    Such a file is probably compiled from the .cu file. The hint suggests excluding the compiled file.
+    """
+    alone = [[module for module in same if not module.link] for same in shared]
+    copies = {
+        module: original
+        for same in alone
+        for original in same
+        for module in same
+        if original.source.is_cpp and _may_be_compiled_from(original.source, module.source)
+    }
+    excluded = [*config.exclude, *sorted(module.source.path for module in copies)]
+    how = config.place.how_to_set("exclude", setting("exclude", excluded))
+    renaming = _renaming(shared, modules, config)
+    hint = f"if this file was compiled from the .cu file beside it, {how}; otherwise {renaming}"
+    for module, original in copies.items():
+        yield _taken(module, original, hint)
+
+
+def _may_be_compiled_from(original: Source, source: Source) -> bool:
+    if source.is_cpp or source.produced:
+        return False
+    return PurePosixPath(source.path).with_suffix("") == PurePosixPath(original.name_path).with_suffix("")
+
+
 def _taken_names(
     shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config
 ) -> Iterator[Problem]:
-    tables, names = config.place.source_tables, _suggested_tables(shared, modules, config)
-    lines = [source_table(tables, path, name=name) for path, name in names.items()]
-    hint = (
-        f"add these lines at the end of the table, so that each source has a different name:{''.join(lines)}"
-    )
+    hint = _renaming(shared, modules, config)
     for first, *others in shared:
         for module in others:
-            what = f"the module name {module.base!r} is already used by {first.location}"
-            yield problem(
-                "module-name-taken",
-                what,
-                module.location,
-                "give one of the two modules another name" if module.link else hint,
-            )
+            yield _taken(module, first, "give one of the two modules another name" if module.link else hint)
+
+
+def _taken(module: Module, by: Module, hint: str) -> Problem:
+    what = f"the module name {module.base!r} is already used by {by.location}"
+    return problem("module-name-taken", what, module.location, hint)
+
+
+def _renaming(shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config) -> str:
+    tables, names = config.place.source_tables, _suggested_tables(shared, modules, config)
+    lines = "".join(source_table(tables, path, name=name) for path, name in names.items())
+    return f"add these lines at the end of the table, so that each source has a different name:{lines}"
 
 
 def _suggested_tables(

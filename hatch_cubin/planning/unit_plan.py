@@ -21,7 +21,7 @@ from ..config.config import CompileSettings, Config, Macros, SourceRule, TableLo
 from ..config.nvrtc_options import OF_PTX, OF_TILE_IR
 from ..config.value_checks import MAX_VARIANTS
 from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, problem
-from ..project.source import Source, glob_regex, is_glob
+from ..project.source import SUFFIXES, Source, glob_regex, is_glob
 from ..project.tile_kernels import KernelKinds, kernel_kinds
 
 _WINDOWS_DEVICES = re.compile(r"con|prn|aux|nul|com[0-9]|lpt[0-9]", re.IGNORECASE)
@@ -36,7 +36,7 @@ _PYTHON_FILE = (
     "this file is Python, but a source is a file with CUDA C++: put the text of the call into a .cu file, "
     "return it from a producer, or record the call (docs/guides/from-rawmodule.md)"
 )
-_NOT_SELECTED = "the file exists, but is not a source: add it to 'sources', or remove it from 'exclude'"
+_NOT_SELECTED = "the file exists, but is not a source: add it to 'sources'"
 _IS_PTX, _IS_TILE_IR = operator.attrgetter("is_ptx"), operator.attrgetter("is_tile_ir")
 _NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
 
@@ -205,20 +205,31 @@ class Toolchain(NamedTuple):
     tile: tuple[int, ...] = ()  # the capabilities that tileiras can compile tile kernels for
 
 
+class Apart(NamedTuple):
+    """The sources that a plan cannot contain, because they are excluded or not known yet."""
+
+    has_missing: bool = False  # whether producers will return more sources
+    excluded: Sequence[str] = ()  # the paths that 'exclude' removes from the sources
+
+
+NONE_APART = Apart()
+
+
 def plan_modules(
     config: Config,
     sources: Sequence[Source],
     expand_targets: TargetsBySpecs,
     others: Sequence[Source] = (),
     *,
-    is_complete: bool = True,
+    apart: Apart = NONE_APART,
 ) -> list[Module]:
     """Return the modules of all sources and variants, sorted by name; modules may share a name.
 
     *others* are the sources of linked modules. It is not an error if a [[source]] table matches only sources
     of linked modules. Raise ConfigError if a [[source]] table matches no source. Also raise ConfigError if a
-    table for a PTX source sets a key that is only for C++ sources. If *is_complete* is false, sources are
-    still missing, and a [[source]] table that matches no source is not an error.
+    table for a PTX source sets a key that is only for C++ sources. *apart* describes the sources of the
+    project that *sources* and *others* do not contain. If sources are still missing, a [[source]] table that
+    matches no source is not an error.
     """
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
@@ -237,10 +248,10 @@ def plan_modules(
             "pattern-matches-nothing",
             f"path {rule.path!r} does not match any source",
             config.place.of("source", index, "path"),
-            _why_nothing_matches(config, rule.path, paths),
+            _why_nothing_matches(config, rule.path, paths, apart.excluded),
         )
         for index, rule in enumerate(config.source)
-        if is_complete and index not in matched
+        if not apart.has_missing and index not in matched
     ]
     no_cpp = [(index, source) for source in sources if not source.is_cpp for index in rules_of[source.path]]
     problems += [
@@ -268,7 +279,7 @@ def plan_modules(
         and source.produced
         and (source.produced.rule.instantiate or source.produced.rule.variants)
     ]
-    problems += _settings_without_effect(config, rules_of, every) if is_complete else ()
+    problems += _settings_without_effect(config, rules_of, every) if not apart.has_missing else ()
     if problems:
         raise ConfigError(*problems)
     modules = []
@@ -752,11 +763,22 @@ def _cannot_serve(source: Source, what: str, toolchain: Toolchain, module: Modul
     )
 
 
-def _why_nothing_matches(config: Config, path: str, paths: Sequence[str]) -> str | None:
+def _why_nothing_matches(
+    config: Config, path: str, paths: Sequence[str], excluded: Sequence[str]
+) -> str | None:
     """Return a hint for a [[source]] table that does not match any source."""
+    anywhere = f"**/{path}"
+    is_misspelled = _those_matching(anywhere, paths) and not _those_matching(path, excluded)
+    if _those_matching(anywhere, excluded) and not is_misspelled:
+        where = config.place.of("exclude")
+        return f"'exclude' at {where} removes what this path matches: delete this table, or change 'exclude'"
     if not config.place.is_file(path):
         return _suggested_path(path, paths)
     return _PYTHON_FILE if path.endswith(".py") else _NOT_SELECTED
+
+
+def _those_matching(glob: str, paths: Sequence[str]) -> list[str]:
+    return [path for path in paths if glob_regex(glob).fullmatch(path)]
 
 
 def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
@@ -766,10 +788,11 @@ def _suggested_path(path: str, paths: Sequence[str]) -> str | None:
     from ..config.toml_lines import setting  # lazy import: needed only for hints
 
     anywhere = f"**/{path}"
-    found = [each for each in paths if glob_regex(anywhere).fullmatch(each)]
-    if found:
+    if found := _those_matching(anywhere, paths):
         return setting("path", found[0] if len(found) == 1 else anywhere)
-    named = {name: each for each in paths for name in (PurePosixPath(each).stem, PurePosixPath(each).name)}
+    suffix = path.endswith(SUFFIXES) and PurePosixPath(path).suffix
+    alike = [each for each in paths if not suffix or each.endswith(suffix)]
+    named = {name: each for each in alike for name in (PurePosixPath(each).stem, PurePosixPath(each).name)}
     close = difflib.get_close_matches(PurePosixPath(path).name, named, n=1)
     if close:
         return setting("path", named[close[0]])

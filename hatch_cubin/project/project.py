@@ -291,6 +291,7 @@ class ProjectSources:
     named: tuple[Mapping[str, Sequence[str]], ...]
     is_complete: bool = True
     declared: frozenset[str] = frozenset()  # the files that producers may use
+    excluded: tuple[str, ...] = ()  # the files that 'exclude' removes from the sources
 
     @property
     def by_module_table(self) -> tuple[tuple[str, ...], ...]:
@@ -309,7 +310,9 @@ def read_sources(project: Project) -> ProjectSources:
     """
     config = project.config
     files = ProjectFiles(project.tree, project.packages)
-    paths, unmatched = files.find(config.sources, config.exclude)
+    every, unmatched = files.find(config.sources, ())
+    paths = files.without(every, config.exclude)
+    excluded = tuple(sorted({*every} - {*paths}))
     named = [{pattern: files.matching(pattern) for pattern in rule.sources} for rule in config.module]
     recorded = {path for folder in config.recorded for path in _recorded_calls(project, folder)}
     if recorded:
@@ -327,8 +330,8 @@ def read_sources(project: Project) -> ProjectSources:
     if not config.producer:
         problems += _unmatched_members(project, named)
     if not paths and not problems and not (config.producer or config.recorded):
-        problems.append(_no_sources(project, files))
-    _warn_of_exclude(project, files)
+        problems.append(_no_sources(project, every))
+    _warn_of_exclude(project, files, every)
     _warn_of_capitals(project, files)
     problems += _include_folder_problems(project)
     sources = []
@@ -339,7 +342,7 @@ def read_sources(project: Project) -> ProjectSources:
             problems += exc.problems
     if problems:
         raise SourceError(*problems)
-    return ProjectSources(tuple(sources), tuple(named), is_complete=not config.producer)
+    return ProjectSources(tuple(sources), tuple(named), is_complete=not config.producer, excluded=excluded)
 
 
 def _recorded_calls(project: Project, folder: str) -> Iterator[str]:
@@ -384,7 +387,7 @@ def with_produced(
     if problems:
         raise SourceError(*problems)
     every = sorted((*sources.all, *produced), key=lambda source: source.path)
-    return ProjectSources(tuple(every), tuple(named), declared=frozenset(declared))
+    return ProjectSources(tuple(every), tuple(named), declared=frozenset(declared), excluded=sources.excluded)
 
 
 def _taken_names(project: Project, produced: Iterable[Source]) -> Iterator[Problem]:
@@ -415,23 +418,28 @@ def _unmatched_members(project: Project, named: Sequence[Mapping[str, Sequence[s
                 yield _no_match(project, pattern, project.config.place.of("module", number, "sources", index))
 
 
-def _warn_of_exclude(project: Project, files: ProjectFiles) -> None:
-    """Warn of each path in 'exclude' that matches no source, because the path is probably misspelled."""
+def _warn_of_exclude(project: Project, files: ProjectFiles, every: Sequence[str]) -> None:
+    """Warn of each path and glob in 'exclude' that matches no source, but was probably meant to match one.
+
+    *every* contains the paths of the sources if 'exclude' is ignored. A glob that matches no source may be
+    right, because the sources that it excludes may not exist yet, or may not be in an sdist. The glob is
+    probably wrong if it would match sources after a change that users often forget.
+    """
     config = project.config
-    plain = [(index, path) for index, path in enumerate(config.exclude) if not is_glob(path)]
-    if not plain:
-        return
-    every, _unmatched = files.find(config.sources, ())
-    for index, path in plain:
-        kept, _unmatched = files.find(config.sources, [path])
-        if kept == every:
-            what, where = f"exclude: {path!r} matches no source", config.place.of("exclude", index)
-            globs = (f"{path}/**", f"**/{path}")
-            matching = (glob for glob in globs if files.find(config.sources, [glob])[0] != every)
-            glob = next(matching, None)
-            other = _why_excludes_nothing(project.tree.disk_path(path))
-            hint = f'write "{glob}" in place of this path' if glob else other
-            project.warn(str(problem("exclude-matches-nothing", what, where, hint)))
+    for index, path in enumerate(config.exclude):
+        if files.without(every, [path]) != every:
+            continue
+        globs = (f"{path}/**", f"**/{path}", f"**/{path}/**")
+        meant = next((glob for glob in globs if files.without(every, [glob]) != every), None)
+        if meant is None and is_glob(path):
+            continue
+        what, where = f"exclude: {path!r} matches no source", config.place.of("exclude", index)
+        hint = (
+            _why_excludes_nothing(project.tree.disk_path(path))
+            if meant is None
+            else f'write "{meant}" in place of "{path}"'
+        )
+        project.warn(str(problem("exclude-matches-nothing", what, where, hint)))
 
 
 def _why_excludes_nothing(on_disk: Path) -> str:
@@ -451,10 +459,9 @@ def _warn_of_capitals(project: Project, files: ProjectFiles) -> None:
         project.warn(str(problem("suffix-in-capitals", what, Location(path), "rename the file")))
 
 
-def _no_sources(project: Project, files: ProjectFiles) -> Problem:
+def _no_sources(project: Project, excluded: Sequence[str]) -> Problem:
     """Return a problem that says that the project does not have a source to compile."""
     config = project.config
-    excluded, _unmatched = files.find(config.sources, ())
     if excluded:
         what = f"'exclude' excludes all sources: {', '.join(excluded)}"
         hint = "a project without kernels does not need hatch-cubin"

@@ -212,15 +212,19 @@ class ProjectFiles:
 
     def find(self, patterns: Iterable[str], exclude: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return the paths of files that *patterns* match, and the patterns that match no file."""
-        excluded = [glob_regex(pattern) for pattern in exclude]
         matched = {pattern: self.matching(pattern) for pattern in patterns}
         found = sorted({path for paths in matched.values() for path in paths})
-        left = [
+        left = self.without(found, exclude)
+        return left, [pattern for pattern, paths in matched.items() if not paths]
+
+    def without(self, paths: Iterable[str], exclude: Iterable[str]) -> list[str]:
+        """Return the *paths* that no pattern of *exclude* matches."""
+        excluded = [glob_regex(pattern) for pattern in exclude]
+        return [
             path
-            for path in found
+            for path in paths
             if not any(rule.fullmatch(name) for rule in excluded for name in self._names(path))
         ]
-        return left, [pattern for pattern, paths in matched.items() if not paths]
 
     def matching(self, pattern: str, *, hidden: bool = False) -> list[str]:
         """Return the project-relative paths of the files that *pattern* matches.

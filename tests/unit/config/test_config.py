@@ -1307,6 +1307,17 @@ def test_a_place_in_a_text_that_cannot_be_read_is_the_file(text: str) -> None:
     assert TableLocation("pyproject.toml", text, ("a",)).of("b") == Location("pyproject.toml")
 
 
+def test_where_to_write_a_line_depends_on_what_the_file_has() -> None:
+    line = 'exclude = ["a.ptx"]'
+    texts = ("[t]", "[[t.source]]\npath = 'a.cu'", "[t]\nexclude = []")
+    places = [TableLocation("pyproject.toml", text, ("t",)) for text in texts]
+    assert [place.how_to_set("exclude", line) for place in places] == [
+        f"write below [t] the line {line}",
+        f"write below a new header [t] the line {line}",
+        f"replace 'exclude' at pyproject.toml:2 with {line}",
+    ]
+
+
 def test_a_table_is_called_as_it_is_written() -> None:
     place = TableLocation("hatch.toml", "", ("build", "hooks", "cubin"))
     assert (str(place), place.source_tables) == ("[build.hooks.cubin]", "[[build.hooks.cubin.source]]")

@@ -103,6 +103,38 @@ def test_the_hint_has_the_fewest_tables_that_solve_all(paths: list[str], solutio
     assert refused(paths, options) == []
 
 
+@pytest.mark.parametrize(
+    ("paths", "options", "line"),
+    [
+        (["a/k.cu", "a/k.ptx"], "", 'exclude = ["a/k.ptx"]'),
+        (["a/k.CU", "a/k.ptx"], "", 'exclude = ["a/k.ptx"]'),
+        (
+            ["a/k.cu", "a/k.ptx", "q.cu", "q.tileir"],
+            'exclude = ["x.cu"]',
+            'exclude = ["x.cu", "a/k.ptx", "q.tileir"]',
+        ),
+    ],
+    ids=["one", "suffix in capitals", "two, and 'exclude' has a path"],
+)
+def test_a_file_that_may_be_compiled_from_the_cpp_source_beside_it_can_be_excluded(
+    paths: list[str], options: str, line: str
+) -> None:
+    found = refused(paths, options)
+    place = read_config(options).place
+    where = f"'exclude' at {place.of('exclude')} with" if options else f"below {place} the line"
+    (hint,) = {each.hint for each in found}
+    assert hint is not None
+    assert f"{where} {line}" in hint
+    compiled = [path for path in paths if not path.lower().endswith("cu")]
+    assert [each.where for each in found] == [Location(path) for path in compiled]
+    assert refused([path for path in paths if path not in compiled], options) == []
+
+
+@pytest.mark.parametrize("paths", [["a/k.cu", "b/k.ptx"], ["a/k.ptx", "a/k.tileir"]])
+def test_what_has_no_cpp_source_beside_it_can_only_be_renamed(paths: list[str]) -> None:
+    assert {"exclude" in (each.hint or "") for each in refused(paths)} == {False}
+
+
 def test_names_that_the_project_has_chosen_are_left() -> None:
     options = f"{RULE}\npath = 'a/k.cu'\nname = 'mine'\n"
     (problem,) = refused(["a/k.cu", "b/k.cu", "c/k.cu"], options)
@@ -147,6 +179,14 @@ def test_a_plan_refuses_shared_names(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as caught:
         pipeline.make_plan(project)
     assert [problem.where for problem in caught.value.problems] == [Location("demo/b/k.cu")]
+
+
+@pytest.mark.nvrtc
+def test_after_excluding_a_file_its_table_is_to_be_deleted(tmp_path: Path) -> None:
+    options = f"archs = ['sm_90']\nexclude = ['**/*.ptx']\n{RULE}\npath = '**/k.ptx'\nname = '{{stem}}_ptx'"
+    with pytest.raises(ConfigError) as caught:
+        pipeline.make_plan(make_project(tmp_path, {"k.cu": SAXPY, "k.ptx": ""}, options))
+    assert ["delete this table" in (problem.hint or "") for problem in caught.value.problems] == [True]
 
 
 @pytest.mark.nvrtc

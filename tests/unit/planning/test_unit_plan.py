@@ -15,6 +15,7 @@ from hatch_cubin.config.config import Config
 from hatch_cubin.config.value_checks import MAX_VARIANTS
 from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem, problem
 from hatch_cubin.planning.unit_plan import (
+    Apart,
     Module,
     Toolchain,
     UnitPlan,
@@ -272,6 +273,29 @@ def test_a_source_table_that_matches_nothing_is_refused_with_its_line_and_a_gues
 def test_a_path_without_its_folders_is_told_with_them(path: str, hint: str) -> None:
     (problem,) = refused(f"{RULE}\npath = '{path}'", *cu("src/demo/red.cu", "src/demo/blue.cu"))
     assert problem.hint == hint
+
+
+@pytest.mark.parametrize("path", ["demo/red.ptx", "**/red.ptx", "red.ptx"])
+def test_a_source_table_for_excluded_files_is_to_be_deleted(path: str) -> None:
+    config = read_config(f"exclude = ['**/*.ptx']\n{RULE}\npath = '{path}'")
+    with pytest.raises(ConfigError) as caught:
+        plan_modules(config, cu("demo/red.cu"), expanded(config), apart=Apart(excluded=["demo/red.ptx"]))
+    (found,) = caught.value.problems
+    assert found.code == "pattern-matches-nothing"
+    assert f"'exclude' at {Location('pyproject.toml', FIRST)} " in (found.hint or "")
+    assert "delete this table" in (found.hint or "")
+
+
+def test_a_path_that_is_not_whole_means_a_source_and_no_excluded_file() -> None:
+    config = read_config(f"exclude = ['old/*']\n{RULE}\npath = 'red.cu'")
+    with pytest.raises(ConfigError) as caught:
+        plan_modules(config, cu("demo/red.cu"), expanded(config), apart=Apart(excluded=["old/red.cu"]))
+    assert [each.hint for each in caught.value.problems] == ['path = "demo/red.cu"']
+
+
+def test_a_table_for_a_ptx_file_is_not_guessed_to_mean_a_cpp_source() -> None:
+    (found,) = refused(f"{RULE}\npath = '**/red.ptx'", *cu("demo/red.cu"))
+    assert found.hint == "the sources are demo/red.cu"
 
 
 @pytest.mark.parametrize("key", ["instantiate = ['f<int>']", "variants = { N = [1] }"])

@@ -412,14 +412,28 @@ def test_a_source_with_a_suffix_in_capital_letters_is_warned_of(tmp_path: Path) 
     assert len(said) == 1
 
 
-@pytest.mark.parametrize(("exclude", "glob"), [("e.cu", "**/e.cu"), ("draft/", "draft/**")])
+@pytest.mark.parametrize(
+    ("exclude", "glob"),
+    [
+        ("e.cu", "**/e.cu"),
+        ("draft/", "draft/**"),
+        ("old", "**/old/**"),
+        ("*_test.cu", "**/*_test.cu"),
+        ("old/**", "**/old/**"),
+    ],
+)
 def test_a_name_in_exclude_is_warned_of_with_the_glob_for_sources_of_this_name(
     tmp_path: Path, exclude: str, glob: str
 ) -> None:
     said: list[str] = []
-    write_tree(tmp_path, {"src/demo/k.cu": SAXPY, "src/demo/draft/e.cu": SAXPY})
+    names = ("k.cu", "draft/e.cu", "draft/old/a.cu", "draft/a_test.cu")
+    write_tree(tmp_path, {f"src/demo/{name}": SAXPY for name in names})
     read_sources(replace(project(tmp_path, f'exclude = ["{exclude}"]'), warn=said.append))
-    assert f'write "{glob}"' in said[0]
+    (warning,) = said
+    assert f'write "{glob}"' in warning
+    said.clear()
+    read_sources(replace(project(tmp_path, f'exclude = ["{glob}"]'), warn=said.append))
+    assert said == []
 
 
 def test_a_folder_in_exclude_is_warned_of_with_the_glob_for_its_files(tmp_path: Path) -> None:
