@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import posixpath
 import sys
@@ -23,7 +24,7 @@ from ..common.console import Console
 from ..config import table_location
 from ..config.config import Config, parse_config
 from ..config.known_names import MISNAMED_HOOKS
-from ..errors import PREFIX, ConfigError, problem, reported
+from ..errors import PREFIX, ConfigError, HatchCubinError, problem, reported
 from ..lockfile import required_wheels
 from ..project.project import Project, cache_entries, cache_folders
 from ..project.source import BUNDLE_FOLDER
@@ -73,7 +74,9 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         from ..bundle import layout, sbom
 
         if version == "editable":
-            pipeline.build_in_place(project, layout.HATCH_REBUILD)
+            is_rebuild = "--hooks-only" in sys.argv  # hatchling then runs only the hooks
+            with _editables_named(needed=not (is_rebuild or self.build_config.dev_mode_dirs)):
+                pipeline.build_in_place(project, layout.HATCH_REBUILD)
             self._warn_about_sdists(project, project.bundle_folder, *cache_folders(project))
             return
         self._wheel_config = project.config
@@ -185,6 +188,26 @@ def packages_of(root: Path) -> dict[str, str]:
     """Return the top-level packages of the project at *root*, each with its folder."""
     with _refusals_reported():
         return _packages(str(root), WheelBuilder(str(root)).metadata)
+
+
+@contextlib.contextmanager
+def _editables_named(*, needed: bool) -> Iterator[None]:
+    """If the `with` block fails and asks the user to install packages, also ask for the package editables.
+
+    hatchling imports editables only after the hook has run. *needed* is false if hatchling does not import
+    editables for this editable install.
+    """
+    try:
+        yield
+    except HatchCubinError as exc:
+        if needed and importlib.util.find_spec("editables") is None:
+            exc.problems = tuple(
+                each._replace(hint=f"{each.hint}; hatchling also needs editables: pip install editables")
+                if "pip install" in (each.hint or "")
+                else each
+                for each in exc.problems
+            )
+        raise
 
 
 @contextlib.contextmanager

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -494,3 +497,50 @@ def test_a_setting_that_does_not_name_a_left_out_file_is_not_reported(
 ) -> None:
     root = _project(tmp_path, options, settings, LEFT_OUT)
     assert _warnings_of_wheel(root, capsys, monkeypatch) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "installed", "options", "arguments", "named"),
+    [
+        ("editable", False, "", [], True),
+        ("editable", True, "", [], False),
+        ("editable", False, '[tool.hatch.build]\ndev-mode-dirs = ["."]\n', [], False),
+        ("editable", False, "", ["--hooks-only"], False),
+        ("standard", False, "", [], False),
+    ],
+    ids=["missing", "installed", "folders on the path", "only the hooks", "a wheel"],
+)
+def test_an_editable_install_without_a_compiler_also_asks_for_editables(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    version: str,
+    installed: bool,
+    options: str,
+    arguments: list[str],
+    named: bool,
+) -> None:
+    for module in ("cuda.core", "cuda.bindings"):
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(sys, "argv", ["hatchling", *arguments])
+    editables = ModuleType("editables")
+    editables.__spec__ = ModuleSpec("editables", None)
+    monkeypatch.setitem(sys.modules, "editables", editables if installed else None)
+    monkeypatch.setenv("HATCH_CUBIN_CACHE_DIR", str(tmp_path / "cache"))
+    root = _project(tmp_path / "project", 'toolkit = "13.0"', options)
+    with pytest.raises(SystemExit):
+        _hook(root).initialize(version, {})
+    told = capsys.readouterr().err
+    assert "[cuda-core-not-importable]" in told
+    assert ("pip install editables" in told) is named
+
+
+def test_an_error_that_no_package_cures_does_not_ask_for_editables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "editables", None)
+    root = _project(tmp_path, 'toolkit = "13.0"', files={"demo/__init__.py": "", "demo/none.cu": "\0"})
+    with pytest.raises(SystemExit):
+        _hook(root).initialize("editable", {})
+    assert "editables" not in capsys.readouterr().err
