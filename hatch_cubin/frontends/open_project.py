@@ -47,9 +47,15 @@ def open_project(folder: str, environ: Mapping[str, str], stream: TextIO | None,
     if ".." in root.parts:  # with ".." in the path, hatchling does not find the package in the project
         root = root.resolve()
     console = Console(stream, say=printer(""), warn=printer("warning: "))
+    try:
+        known_packages = _packages_in(root, values) or packages(root, values.get("backend", backend), place)
+    except ConfigError as exc:
+        if exc.problems[0].code != "backend-not-installed":
+            raise
+        raise ConfigError(*missing_requirement(root), *exc.problems) from exc
     return Project(
         root=root,
-        packages=_packages_in(root, values) or packages(root, values.get("backend", backend), place),
+        packages=known_packages,
         config=make_config(values),
         environ=environ,
         inform=console.say,

@@ -125,6 +125,24 @@ NOT_REQUIRED, MISSPELLED = "hatch-cubin-not-required", "misspelled-requirement"
 BOTH = '[tool.hatch.build.targets.wheel]\npackages = ["src/a", "src/b"]\n'
 
 
+@pytest.mark.parametrize("backend", ["setuptools.build_meta", "hatchling.build"])
+@pytest.mark.parametrize("is_required", [True, False])
+def test_a_missing_backend_and_a_missing_requirement_are_reported_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, *, is_required: bool
+) -> None:
+    name = backend.partition(".")[0]
+    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "hatch_cubin.frontends.hatch", None)  # it imports hatchling
+    monkeypatch.delattr("hatch_cubin.frontends.hatch", raising=False)
+    text = pyproject("", requires=f'"{name}"' + ', "hatch-cubin"' * is_required)
+    text = text.replace("hatchling.build", backend)
+    if name == "setuptools":
+        text = text.replace("[tool.hatch.build.hooks.cubin]", "[tool.hatch-cubin]")
+    error = refusal(ConfigError, _opened, write_tree(tmp_path, {"pyproject.toml": text}))
+    required = [] if is_required else ["hatch-cubin-not-required"]
+    assert [each.code for each in error.problems] == [*required, "backend-not-installed"]
+
+
 @pytest.mark.parametrize(
     ("listed", "codes"),
     [
