@@ -107,6 +107,7 @@ KEPT = {
     "where an angled include does not look": Edit({"demo/found.h": "", "demo/far.h": ""}),
     "a folder of that name": Edit({"demo/own/notes.txt": ""}),
     "fewer archs": Edit(environ={"HATCH_CUBIN_ARCHS": "sm_90"}),
+    "an arch that is removed": Edit(table=('"sm_90", "compute_90"', '"sm_90"')),
     "another way to write archs": Edit(table=('"sm_90", "compute_90"', '"90"')),
     "what no result depends on": Edit(table=("toolkit", "jobs = 2\nship-sources = true\ntoolkit")),
     "a removed header that nothing read": Edit({"other/far.h": None, "other/keep.h": ""}),
