@@ -21,12 +21,12 @@ from typing import Any
 from ...common import arch_names
 from ...common.arch_names import split_specs
 from ...config import table_location
-from ...config.config import parse_config
+from ...config.config import Config, parse_config
 from ...config.misplaced_keys import misplaced_keys
 from ...config.value_checks import guess
 from ...errors import ConfigError, HatchCubinError, Problem, problem
 from ...frontends import open_project
-from ...project.source import SUFFIXES, glob_regex
+from ...project.source import SUFFIXES, glob_regex, is_ptx
 from ...wheels.checking.check import CheckResult, check, check_sections, exceptable_names
 from ...wheels.reading.bundles import OpenedWheel, expand_patterns, open_wheel
 from ...wheels.reading.cuobjdump import fallback_reader
@@ -139,7 +139,7 @@ def _checked(
             return opened.path, verdict, sections
     except HatchCubinError as exc:
         problems = [*_with_hint_at_except(exc.problems, what, args.spared)]
-        verdict = CheckResult(None, {}, (), problems, ())
+        verdict = CheckResult(None, {}, (), problems, (), {})
         return what, verdict, check_sections(what, verdict)
 
 
@@ -224,27 +224,45 @@ def _table(folder: str) -> tuple[str | None, Sequence[Problem], list[Problem]]:
     return f"{place.file} {place}", (), warnings
 
 
-def _archs_not_shipped(folder: str, verdicts: Iterable[CheckResult]) -> Iterator[Problem]:
-    """Yield a warning if the project's table lists archs for which the wheels contain no machine code.
+def _archs_not_shipped(folder: str, verdicts: Sequence[CheckResult]) -> Iterator[Problem]:
+    """Yield a warning if the project's table lists archs for which the wheels contain no code.
 
-    Code for sm_90a counts as code for sm_90, because tileiras makes code for sm_90a if sm_90 is listed. The
-    function does not look for PTX archs in the wheels, because tile kernels and relocatable code do not have
-    PTX.
+    Code for sm_90a counts as code for sm_90, because tileiras makes code for sm_90a if sm_90 is listed.
     """
-    kernels = [kernel for verdict in verdicts for bundle in verdict.bundles for kernel in bundle["kernels"]]
     settings, place, _backend = table_location.find_table(folder)
     environ = {**os.environ, "HATCH_CUBIN_ARCHS": ""}  # use the table, not the variable
-    listed = parse_config(settings, place, environ).archs
+    config = parse_config(settings, place, environ)
+    kernels = [kernel for verdict in verdicts for bundle in verdict.bundles for kernel in bundle["kernels"]]
     shipped = {arch for kernel in kernels for arch in kernel["archs"]}
-    targets = arch_names.expand([each for each in listed if each not in arch_names.GROUPS], (), ())
-    archs = [str(target.arch) for target in targets if not target.arch.is_ptx]
-    missing = [arch for arch in archs if shipped.isdisjoint({arch, f"{arch}a"})]
+    shipped |= {arch.removesuffix("a") for arch in shipped if arch.startswith("sm_")}
+    targets = arch_names.expand([each for each in config.archs if each not in arch_names.GROUPS], (), ())
+    needs_ptx = _needs_ptx(config, verdicts, shipped)
+    archs = [str(arch) for arch, _named in targets if needs_ptx or not arch.is_ptx]
+    missing = [arch for arch in archs if arch not in shipped]
     if kernels and missing:
-        what = f"no checked wheel contains machine code for {', '.join(missing)}, which 'archs' lists"
+        what = f"no checked wheel contains code for {', '.join(missing)}, which 'archs' lists"
         hint = (
             "perhaps HATCH_CUBIN_ARCHS was set in the build, or the tables of sources have their own 'archs'"
         )
         yield problem("arch-not-shipped", what, place.of("archs"), hint)
+
+
+def _needs_ptx(config: Config, verdicts: Iterable[CheckResult], shipped: Iterable[str]) -> bool:
+    """Return whether the wheels should contain PTX for each PTX arch that the table lists.
+
+    The archs *shipped* have code in the wheels. Tile kernels do not have PTX, and linked modules may have
+    none. The PTX of a PTX source is for the arch that the source names, and not for the listed arch.
+    """
+    linked = {rule.name for rule in config.module}
+    sources = [
+        source
+        for verdict in verdicts
+        for module, source in verdict.sources_without_tile_code.items()
+        if module.partition("[")[0] not in linked
+    ]
+    if all(map(is_ptx, sources)):
+        return bool(sources) and not any(arch.startswith("compute_") for arch in shipped)
+    return True
 
 
 def _budget(folder: str) -> int | None:

@@ -71,6 +71,7 @@ class CheckResult(NamedTuple):
     bundles: Sequence[BundleCheck]
     problems: Sequence[Problem]
     warnings: Sequence[Problem]
+    sources_without_tile_code: Mapping[str, str]  # The source of each readable module without tile kernels.
 
 
 def check(
@@ -97,12 +98,15 @@ def check(
     ]
     warnings = [*tag_warnings(opened), *index_warnings(opened)]
     bundles: list[BundleCheck] = []
+    sources: dict[str, str] = {}
     for bundle in opened.bundles:
         try:
-            checked = _check_bundle(bundle, capabilities, fallback)
+            facts = survey(bundle, fallback)
+            checked = _check_bundle(bundle, facts, capabilities)
         except BundleError:  # the integrity check reports an unreadable manifest
             continue
         bundles.append(checked)
+        sources |= _sources_without_tile_code(facts)
         if absent := missing_companions(bundle, manifest_of(bundle)):
             what = f"some companion wheels are missing, so they were not checked: {', '.join(absent)}"
             warnings.append(problem("companions-not-checked", what, Location(bundle.where)))
@@ -117,13 +121,10 @@ def check(
         what = f"is {decimal(total)}, but PyPI accepts at most 100 MB unless you request a higher limit"
         hint = 'to make this an error, add this line to the table of hatch-cubin: max-size = "100 MB"'
         warnings.append(problem("over-pypi-limit", what, Location(opened.path), hint))
-    return CheckResult(total, largest_files(opened) if wheel else {}, bundles, problems, warnings)
+    return CheckResult(total, largest_files(opened) if wheel else {}, bundles, problems, warnings, sources)
 
 
-def _check_bundle(
-    bundle: Bundle, capabilities: Sequence[int], fallback: FallbackReader | None
-) -> BundleCheck:
-    facts = survey(bundle, fallback)
+def _check_bundle(bundle: Bundle, facts: BundleFacts, capabilities: Sequence[int]) -> BundleCheck:
     # The manifest of a wheel variant also lists the code of all other variants, because the loader chooses
     # from the whole list.
     manifest = manifest_of(bundle)
@@ -135,6 +136,15 @@ def _check_bundle(
         "gpus": count_by_gpu(covers),
         "kernels": covers,
         "spills": [*_spills(facts)],
+    }
+
+
+def _sources_without_tile_code(facts: BundleFacts) -> dict[str, str]:
+    """Return the source of each module, except modules with tile kernels or with an unreadable file."""
+    return {
+        unit["module"]: unit["source"]
+        for unit in facts["units"]
+        if unit["problem"] is None and not any(kernel["tile"] for kernel in unit["kernels"])
     }
 
 

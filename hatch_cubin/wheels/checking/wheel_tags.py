@@ -17,7 +17,14 @@ from ..reading.bundles import OpenedWheel, member_location, metadata_file, read_
 from ..reading.survey import manifest_of
 from .variant_check import VARIANT_FILE
 
-WHEEL_NAME = re.compile(r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-([^-]+)(?:-([0-9a-z_.]{1,16}))?\.whl")
+_ABI = r"(?:none|abi3|cp\d|pypy\d)[^-]*"
+# If a label follows, the part before it is a platform and not an ABI.
+WHEEL_NAME = re.compile(
+    r"([^-]+-[^-]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-"
+    rf"(?!{_ABI}-)([^-]+)(?:-([0-9a-z_.]{{1,16}}))?\.whl"
+)
+# A wheel's name with a part between the version and the tags that is not a build number.
+_WITH_EXTRA_PART = re.compile(rf"[^-]+-[^-]+-(\D[^-]*)-[^-]+-{_ABI}-[^-]+\.whl")
 _REFUSED = "installers refuse a wheel whose name and metadata disagree"
 
 _METADATA_FOLDER = re.compile(r"([^/]+\.(?:dist-info|data))/", re.IGNORECASE)
@@ -36,6 +43,11 @@ def tag_problems(opened: OpenedWheel) -> Iterator[Problem]:
         return
     name = PurePath(opened.path).name
     match = WHEEL_NAME.fullmatch(name)
+    if extra := _WITH_EXTRA_PART.fullmatch(name):
+        what = f"{extra[1]!r} in the wheel's name is not a build number, which begins with a digit"
+        hint = f"rename the wheel: {name.replace(f'-{extra[1]}-', '-', 1)}"
+        yield problem("wheel-misnamed", what, Location(opened.path), hint)
+        return
     if match is None:
         what = "does not have a name of a wheel, such as NAME-VERSION-PYTHON-ABI-PLATFORM.whl"
         hint = "rename the wheel to the name that its build gave it"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from hatch_cubin.bundle.layout import BuiltUnit
 from hatch_cubin.wheels.checking import check as checking
 from tests.command_line import Command
 from tests.cubins import FUNC, KERNEL, PTX, REGISTERS, elf, make_wheel
@@ -518,12 +519,65 @@ def test_archs_of_the_table_that_no_wheel_has_are_a_warning(
     in_project(tmp_path, 'archs = ["sm_80", "9.0", "100", "native"]', monkeypatch)
     answer = check(command, wheel, "--table")
     assert answer.code == 0
-    assert answer.err[0] == Coded("arch-not-shipped", "pyproject.toml:10", "for sm_100, which")
+    assert answer.err[0] == Coded("arch-not-shipped", "pyproject.toml:10", "for sm_100, compute_100, which")
     in_project(tmp_path, 'archs = ["sm_80", "sm_90"]', monkeypatch)
     assert check(command, wheel, "--table").err == []
     with_tile_kernels = wheel_of(tmp_path / "tile", {("a", "sm_90a"): code("a")})
-    in_project(tmp_path, 'archs = ["sm_90", "compute_90"]', monkeypatch)
+    in_project(tmp_path, 'archs = ["sm_90"]', monkeypatch)
     assert check(command, with_tile_kernels, "--table", "--gpu", "9.0").err == []
+
+
+LINKED = '[[tool.hatch.build.hooks.cubin.module]]\nname = "a"\nsources = ["demo/a.cu"]\nmode = "rdc"\n'
+TILE = code("a") + b"\0___NV_TILE_LAUNCH_META_DATA___\0"
+
+
+@pytest.mark.parametrize(
+    ("built", "table", "missing"),
+    [
+        ([made("a", data=code("a"))], "", ["for compute_90,"]),
+        ([made("a", "sm_80", data=code("a"))], "", ["for sm_90, compute_90,"]),
+        ([made("a", data=code("a")), made("a", "compute_90", data=PTX)], "", []),
+        ([made("a", "sm_90a", data=TILE)], "", []),
+        ([made("a", "sm_90a", data=TILE), made("b", data=code("b"))], "", ["for compute_90,"]),
+        ([made("a", data=code("a"))], LINKED, []),
+        ([made("a", data=code("a"), variant={"N": "1"})], LINKED, []),
+        ([made("b", data=code("b"))], LINKED, ["for compute_90,"]),
+        ([made("a", data=code("a"), source="demo/a.ptx")], "", ["for compute_90,"]),
+        (
+            [
+                made("a", data=code("a"), source="demo/a.ptx"),
+                made("a", "compute_75", data=PTX, source="demo/a.ptx"),
+            ],
+            "",
+            [],
+        ),
+    ],
+    ids=[
+        "no PTX",
+        "no PTX and no machine code",
+        "PTX",
+        "tile kernels",
+        "tile kernels and others",
+        "linked",
+        "a variant of a linked module",
+        "a linked module that is elsewhere",
+        "a PTX source without PTX",
+        "a PTX source for an older arch",
+    ],
+)
+def test_ptx_of_the_table_that_no_wheel_has_is_a_warning(
+    tmp_path: Path,
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    built: list[BuiltUnit],
+    table: str,
+    missing: list[str],
+) -> None:
+    wheel = whole_wheel(tmp_path, bundle(*built))
+    in_project(tmp_path, f'archs = ["sm_90", "compute_90"]\n{table}', monkeypatch)
+    told = [line for line in check(command, wheel, "--table").err if "arch-not-shipped" in line]
+    assert told == [Coded("arch-not-shipped", "pyproject.toml:10", each) for each in missing]
 
 
 @pytest.mark.parametrize(

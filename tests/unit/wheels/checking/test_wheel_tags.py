@@ -8,6 +8,7 @@ import pytest
 
 from hatch_cubin.wheels.checking.wheel_tags import tag_problems, tag_warnings
 from hatch_cubin.wheels.reading.bundles import open_wheel
+from hatch_cubin.wheels.splitting.variant_index import index_problems, index_warnings
 from tests.cubins import cubin, inside, make_wheel
 from tests.helpers import Coded, bundle, made, wheel_files, write_tree
 from tests.sample_wheels import INFO, METADATA, whole_wheel
@@ -89,6 +90,18 @@ def test_a_name_that_installers_do_not_know(tmp_path: Path) -> None:
     wheel = whole_wheel(tmp_path, files())
     (problem,) = problems(wheel.rename(tmp_path / "demo.whl").resolve())
     assert problem == Coded("wheel-misnamed", "W", "NAME-VERSION-PYTHON-ABI-PLATFORM.whl")
+
+
+@pytest.mark.parametrize("part", ["cu130", "local", "sm90"])
+@pytest.mark.parametrize("tag", ["py3-none-any", "cp312-abi3-win_amd64", "cp312-cp312-manylinux_2_28_x86_64"])
+def test_a_part_of_a_name_that_is_not_a_build_number_is_one_problem(
+    tmp_path: Path, tag: str, part: str
+) -> None:
+    wheel = whole_wheel(tmp_path, files(), tag)
+    renamed = wheel.rename(tmp_path / f"demo-1.0-{part}-{tag}.whl")
+    assert problems(renamed) == [Coded("wheel-misnamed", "W", repr(part), wheel.name)]
+    with open_wheel(str(renamed)) as opened:
+        assert [*index_problems(opened), *index_warnings(opened)] == []
 
 
 def test_a_wheel_without_the_file_that_makes_it_one(tmp_path: Path) -> None:
