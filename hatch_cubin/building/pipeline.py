@@ -21,6 +21,7 @@ from ..cache.entries import Cache, Compiled, Content
 from ..cache.records import RecalledResult, describe
 from ..common import user_folders
 from ..common.environment import REMOTE_WRITE
+from ..compiling.call_options import settings_of_no_call
 from ..compiling.kernels_in_headers import kernels_in_headers
 from ..compiling.obtain import complete, look_up
 from ..compiling.plan_warnings import (
@@ -195,7 +196,14 @@ def choose_plan(
             project.warn(warning.with_code())
         for notice in ptx_that_no_gpu_loads(project.config):
             project.inform(notice.with_code())
-        for check in (archs_by_default, replaced_settings, unread_macros, kernels_in_headers):
+        checks = (
+            archs_by_default,
+            replaced_settings,
+            settings_of_no_call,
+            unread_macros,
+            kernels_in_headers,
+        )
+        for check in checks:
             for notice in check(project, plan.jobs):
                 project.inform(notice.with_code())
     return plan

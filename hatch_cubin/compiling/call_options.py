@@ -6,11 +6,14 @@ Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..config.config import Config, ModuleRule, SourceRule
 from ..config.toml_lines import setting
+from ..errors import Problem, problem
+from ..keys.jobs import Job
 from ..planning.unit_plan import call_of, rule_matcher, rules_of_source
+from ..project.project import Project
 from ..project.scan import IDENTIFIER
 from ..project.source import Source, without_comments
 
@@ -43,9 +46,46 @@ def with_macros(config: Config, source: Source, missing: Iterable[str]) -> str |
     if not defined.keys() & {*missing} - given:
         return None
     options = [*call.call_options, *(option for name, option in defined.items() if name in named)]
-    is_produced = source.own_rule is call
-    line = f'"options": {json.dumps(options)}' if is_produced else setting("options", options)
+    line = _line(source, call, options)
     return f"'define' does not apply to a source with 'as': {place}, write {line}, as in the call"
+
+
+def settings_of_no_call(project: Project, jobs: Iterable[Job]) -> list[Problem]:
+    """Return a problem for `options` and `include-dirs` of the main table if all sources belong to calls."""
+    config, modules = project.config, [job.unit.module for job in jobs]
+    keys = [key for key in ("options", "include-dirs") if config.place.has(key)]
+    if not keys or not all(module.front for module in modules):
+        return []
+    sources = (module.source for module in modules)
+    of_first = next(((each, place) for each in sources if (place := place_of_options(config, each))), None)
+    problems = []
+    for key in keys:
+        what = (
+            f"{key!r} has no effect, because all sources are compiled for calls of CuPy or cuda.core, with "
+            "only the settings of the calls"
+        )
+        hint = f"remove {key!r}"
+        if of_first:
+            source, place = of_first
+            line = _options_line(config, source) if key == "options" else "the same line"
+            hint = f"remove {key!r}; if the library's call needs it, write {line} {place}"
+        problems.append(problem("setting-without-effect", what, config.place.of(key), hint))
+    return problems
+
+
+def _options_line(config: Config, source: Source) -> str:
+    """Return the line that adds the options of the main table to the options of the call of *source*."""
+    from ..config.calls import written_in_call  # lazy import: few projects have such sources
+
+    call = call_of(rules_of_source(config, source))
+    assert call is not None  # only sources that are compiled for a call are asked about
+    added = (each for each in written_in_call(call.front, config.options) if each not in call.call_options)
+    return _line(source, call, [*call.call_options, *added])
+
+
+def _line(source: Source, call: SourceRule, options: Sequence[str]) -> str:
+    is_produced = source.own_rule is call
+    return f'"options": {json.dumps(options)}' if is_produced else setting("options", options)
 
 
 def _name(macro: str) -> str:

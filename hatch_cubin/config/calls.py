@@ -69,7 +69,7 @@ def with_settings(values: Mapping[str, Any], place: TableLocation, report: Repor
         report(problem("setting-changes-call", what, hint=_NOT_OF_A_CALL[key]), (key,))
     if not isinstance(written, tuple):
         what = "in a table with 'as', options must be an array of strings, as in the library's call"
-        meant = written.split() if isinstance(written, str) else _in_a_call(front, written)
+        meant = written.split() if isinstance(written, str) else written_in_call(front, written)
         hint = toml_lines.setting("options", [*meant])
         report(problem("options-in-other-form", what, hint=hint), ("options",))
         written = ()
@@ -229,7 +229,7 @@ _SPELLED = {
 }
 
 
-def _in_a_call(front: str, options: Mapping[str, OptionValue]) -> Iterator[str]:
+def written_in_call(front: str, options: Mapping[str, OptionValue]) -> Iterator[str]:
     """Yield options from pyproject.toml in the form that a call of the library *front* accepts.
 
     Options that the library does not accept are left out.

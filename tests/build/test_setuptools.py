@@ -15,7 +15,7 @@ import pytest
 
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.frontends import setuptools
-from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, refusal, run, wheel_files, write_tree
+from tests.helpers import COPY_PTX, REPOSITORY, SAXPY, found, refusal, run, wheel_files, write_tree
 
 from .conftest import Venv
 from .projects import BILL, LOADER, NOTES, ONE_ARCH, SETUPTOOLS, build, compiled, demo, in_bundle, unpack
@@ -477,6 +477,23 @@ def test_a_source_in_ext_modules_is_told_before_setuptools_fails(tmp_path: Path)
     write_tree(root, {"setup.py": script.format(', cmdclass={"build_ext": Own}')})
     metadata = ask(root, "prepare_metadata_for_build_wheel", ".")  # the project's own command may compile it
     assert "cuda-source-in-extension" not in metadata.stderr
+
+
+def test_only_setuptools_own_compiler_cannot_compile_a_source_in_ext_modules() -> None:
+    from setuptools import Distribution, Extension
+    from setuptools.command.build_ext import build_ext
+
+    from hatch_cubin.frontends import setuptools_commands
+
+    class OtherCompiler(build_ext):  # type: ignore[misc]
+        """Like PyTorch's BuildExtension, which runs nvcc."""
+
+    modules = [Extension("demo.fast", ["fast.c", "demo/saxpy.cu"])]
+    check = setuptools_commands._refuse_cuda_extensions
+    error = refusal(ConfigError, check, Distribution({"ext_modules": modules}))
+    assert found(error) == [("cuda-source-in-extension", "demo/saxpy.cu")]
+    check(Distribution({"ext_modules": modules, "cmdclass": {"build_ext": OtherCompiler}}))
+    check(Distribution())
 
 
 @pytest.mark.counted

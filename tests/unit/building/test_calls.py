@@ -14,7 +14,7 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import loader_files
 from hatch_cubin.bundle.manifest import read_manifest
 from hatch_cubin.common import user_folders
-from hatch_cubin.compiling import plan_warnings
+from hatch_cubin.compiling import call_options, plan_warnings
 from hatch_cubin.errors import SourceError
 from hatch_cubin.loader._text_key import text_key
 from hatch_cubin.lockfile import lock_format
@@ -236,6 +236,49 @@ def test_a_macro_outside_a_call_is_added_by_the_hint_to_the_options_of_the_call(
     assert [cure in (each.hint or "") for each in warned] == [True] * 4 + [False]
     cured = lines.replace('options = ["-DONE=1"]', written)
     pipeline.build(replace(project, config=read_config(cured, project.environ)))
+
+
+def test_options_outside_all_calls_are_told_with_the_options_to_write_into_the_call(tmp_path: Path) -> None:
+    said: list[str] = []
+    lines = (
+        'archs = ["sm_80"]\noptions = { use-fast-math = true }\ninclude-dirs = ["demo/inc"]\n'
+        f'{SOURCE}\npath = "demo/a.cu"\nas = "cupy"\noptions = ["-DN=1"]\n'
+    )
+    project = make_project(
+        tmp_path, {"a.cu": "__global__ void k(int *x) { *x = N; }\n", "inc/n.h": ""}, lines
+    )
+    config = project.config
+    pipeline.build(replace(project, inform=said.append))
+    place = f"in the table at {config.place.of('source', 0)}"
+    written = 'options = ["-DN=1", "--use_fast_math"]'
+    assert [each.split(": ", 1)[0] for each in said if "[setting-without-effect]" in each] == [
+        str(config.place.of(key)) for key in ("options", "include-dirs")
+    ]
+    assert f"write {written} {place}" in said[0]
+    cured = lines.replace("options = { use-fast-math = true }\n", "").replace('options = ["-DN=1"]', written)
+    cured = cured.replace('include-dirs = ["demo/inc"]\n', "") + 'include-dirs = ["demo/inc"]\n'
+    said.clear()
+    pipeline.build(replace(project, config=read_config(cured, project.environ), inform=said.append))
+    plain = make_project(tmp_path, {"plain.cu": "__global__ void other(int *x) { *x = 1; }\n"}, lines)
+    pipeline.build(replace(plain, inform=said.append))
+    assert [each for each in said if "[setting-without-effect]" in each] == []
+
+
+def test_options_outside_recorded_and_produced_calls_are_told(tmp_path: Path) -> None:
+    text = 'extern "C" __global__ void k(int *x) { *x = 2; }'
+    code = f'def sources():\n    return {{"p.cu": {{"text": {text!r}, "as": "cupy"}}}}\n'
+    recorded = {f"calls/{text_key('cupy', [], text)}.cu": f'// {{"front": "cupy", "options": []}}\n{text}'}
+    table = 'archs = ["sm_80"]\noptions = { use-fast-math = true }\n'
+    tables = {producer_table(): {"gen.py": code}, 'recorded = ["demo/calls"]\n': recorded}
+    hints = []
+    for number, (more, files) in enumerate(tables.items()):
+        project = make_project(tmp_path / str(number), files, table + more)
+        (found,) = call_options.settings_of_no_call(project, pipeline.make_plan(project).jobs)
+        hints.append(found.hint)
+    line = '"options": ["--use_fast_math"]'
+    place = "in the settings that demo/gen.py returns for this source"
+    to_call = f"remove 'options'; if the library's call needs it, write {line} {place}"
+    assert hints == [to_call, "remove 'options'"]
 
 
 def test_a_macro_outside_a_produced_call_is_added_by_the_hint_to_the_returned_options(

@@ -197,6 +197,12 @@ def test_what_is_no_archive_says_so(tmp_path: Path, data: bytes) -> None:
     assert str(refusal(path)).startswith(f"{path}: cannot be read as a wheel, which is a zip archive: ")
 
 
+def test_a_file_of_another_kind_needs_a_build(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"notes.txt": "x"})
+    refused = refusal(tmp_path / "notes.txt")
+    assert (refused.code, refused.hint) == ("not-a-wheel", MAKE)
+
+
 def test_an_sdist_has_no_kernels_yet(tmp_path: Path) -> None:
     write_tree(tmp_path, {"demo-1.0.tar.gz": "x"})
     assert refusal(tmp_path / "demo-1.0.tar.gz").hint == f"an sdist contains only sources: {MAKE}"
