@@ -99,8 +99,8 @@ def _compresses_too_well(block: Block, packed: int) -> Problem:
     # The block has one piece: only large code can be compressed so well, and large code has its own block.
     (piece,) = block.pieces
     what = (
-        f"the {size(block.size)} of {piece.name} for {piece.arch} are packed into only {size(packed)}, "
-        "so loaders would refuse the packed code as a zip bomb"
+        f"the code of {piece.name} for {piece.arch} has {size(block.size)}, but is packed into only "
+        f"{size(packed)}, so loaders would refuse the packed code as a zip bomb"
     )
     hint = (
         "remove 'pack'; or, if the code contains large arrays of constants, let a kernel compute the "

@@ -69,7 +69,10 @@ def fallback_warning() -> str | None:
     """
     if not _why:
         return None
-    return f"{_why[0]}; this build uses a temporary folder, so the next build cannot reuse its results"
+    return (
+        f"this build uses a temporary folder as cache folder, because {_why[0]}; "
+        "the next build cannot reuse the results of this build"
+    )
 
 
 @functools.cache

@@ -112,10 +112,10 @@ def _without_lines_of_call(error: Diagnostic, failed: FailedCompile) -> Diagnost
         "correct the source text, or the options of the call that compiles the text: "
         "the call fails at run time too"
     )
-    if (place := place_of_options(failed.config, failed.module.source)) is not None:
+    if (table_or_settings := place_of_options(failed.config, failed.module.source)) is not None:
         hint = (
-            f"write all options of the library's call {place}; if all options are there, the call fails at "
-            "run time too: correct the source text, or the options of the call"
+            f"write all options of the library's call into {table_or_settings}; if all options are there, "
+            "the call fails at run time too: correct the source text, or the options of the call"
         )
     return replace(error, hint=hint)
 

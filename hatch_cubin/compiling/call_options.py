@@ -19,14 +19,14 @@ from ..project.source import Source, without_comments
 
 
 def place_of_options(config: Config, source: Source) -> str | None:
-    """Return where pyproject.toml or a producer sets the options of a call; None if the call was recorded."""
+    """Return a name for the place where a project sets the options of a call; None for a recorded call."""
     if source.recorded is not None:
         return None
     if source.produced is not None and source.produced.rule.front:
-        return f"in the settings that {source.produced.producer} returns for this source"
+        return f"the settings that {source.produced.producer} returns for this source"
     matching = rule_matcher(config)(source.path_for_globs)
     index = max(index for index in matching if config.source[index].front)
-    return f"in the table at {config.place.of('source', index)}"
+    return f"the table at {config.place.of('source', index)}"
 
 
 def with_macros(config: Config, source: Source, missing: Iterable[str]) -> str | None:
@@ -36,7 +36,7 @@ def with_macros(config: Config, source: Source, missing: Iterable[str]) -> str |
     whose name is in the source's text.
     """
     call = call_of(rules_of_source(config, source))
-    if call is None or (place := place_of_options(config, source)) is None:
+    if call is None or (table_or_settings := place_of_options(config, source)) is None:
         return None
     plain = [each for each in config.source if not each.front]
     tables: list[Config | ModuleRule | SourceRule] = [*config.module, *plain, config]
@@ -46,8 +46,10 @@ def with_macros(config: Config, source: Source, missing: Iterable[str]) -> str |
     if not defined.keys() & {*missing} - given:
         return None
     options = [*call.call_options, *(option for name, option in defined.items() if name in named)]
-    line = _line(source, call, options)
-    return f"'define' does not apply to a source with 'as': {place}, write {line}, as in the call"
+    return (
+        "'define' does not apply to a source with 'as': write the same options as in the library's call into "
+        f"{table_or_settings}: {_line(source, call, options)}"
+    )
 
 
 def settings_of_no_call(project: Project, jobs: Iterable[Job]) -> list[Problem]:
@@ -68,7 +70,7 @@ def settings_of_no_call(project: Project, jobs: Iterable[Job]) -> list[Problem]:
         if of_first:
             source, place = of_first
             line = _options_line(config, source) if key == "options" else "the same line"
-            hint = f"remove {key!r}; if the library's call needs it, write {line} {place}"
+            hint = f"remove {key!r}; if the library's call needs it, write {line} into {place}"
         problems.append(problem("setting-without-effect", what, config.place.of(key), hint))
     return problems
 

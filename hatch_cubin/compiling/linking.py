@@ -207,10 +207,12 @@ class Links:
     def _duplicate(self, job: Job, symbol: str, inputs: Sequence[str], hint: str | None = None) -> Diagnostic:
         texts = {source.path: source for source in _sources(job)}
         places = [str(_location(symbol, texts[name]) or name) if name in texts else name for name in inputs]
-        label, by = _symbol_label(symbol), " and by ".join(places)
-        what = f"{label} is defined more than once, probably by a header that several sources include"
+        what = (
+            f"{_symbol_label(symbol)} is defined more than once, "
+            "probably by a header that several sources include"
+        )
         if places:
-            what = f"{label} is defined more than once, by {by}"
+            what = f"{_symbol_label(symbol)} is defined more than once, by {' and by '.join(places)}"
         return self._error("symbol-defined-twice", what, job, hint=hint or self._once(job, symbol))
 
     def _once(self, job: Job, symbol: str) -> str:
@@ -253,11 +255,11 @@ class Links:
                 yield self._disagreement(job, symbol, descriptions)
 
     def _disagreement(self, job: Job, symbol: str, descriptions: Mapping[str, Sequence[str]]) -> Diagnostic:
-        told = (
+        declarations = ", and ".join(
             f"{description} in {' and in '.join(_place(job, symbol, name) for name in inputs)}"
             for description, inputs in descriptions.items()
         )
-        what = " ".join((_symbol_label(symbol), ", and ".join(told)))
+        what = f"{_symbol_label(symbol)} is declared differently: it {declarations}"
         return self._error("declarations-differ", what, job, hint=_ALIKE)
 
     def _dispute(self, job: Job, symbol: str, aspect: str, known: Mapping[str, LinkSymbols]) -> Diagnostic:
@@ -365,8 +367,7 @@ class Links:
         users = users or [each.path for each in _sources(job) if word.search(plain_text(each))]
         what = f"nothing defines {_symbol_label(symbol)}"
         if users:
-            need = "needs" if len(users) == 1 else "need"
-            what = f"nothing defines {_symbol_label(symbol)}, which {' and '.join(users)} {need}"
+            what = f"nothing defines {_symbol_label(symbol)}, which is used in {' and in '.join(users)}"
         if symbol.startswith(_OF_RUNTIME):
             hint = self._with_file(job, device_runtime(job.toolkit.major))
             return self._error("symbol-undefined", what, job, hint=hint)

@@ -58,12 +58,16 @@ def _hint(project: Project, cached: str, own: str, compiler: str) -> str:
     The hint is to build with *cached*, the compiler version of the cached results, or to fill the cache by
     building with *own*, the compiler version of this build.
     """
-    fill = f"fill the cache with {compiler}"
     release, own_release = (".".join(version.split(".")[:2]) for version in (cached, own))
     if project.config.toolkit == "system" or _numbers(cached) == _numbers(own):
-        return fill
+        return f"fill the cache with {compiler}"
     if release == own_release:
-        return f"{fill}; or run 'hatch-cubin lock' where the cache was filled, and commit cubin.lock"
+        return (
+            f"fill the cache with {compiler}; "
+            "or run 'hatch-cubin lock' where the cache was filled, and commit cubin.lock"
+        )
     variable = project.config.replaced.get("toolkit")
     choice = f"{variable}={release}" if variable else setting("toolkit", release)
-    return f"{fill}; or let all builds use the release that filled the cache: {choice}"
+    return (
+        f"fill the cache with {compiler}; or let all builds use the release that filled the cache: {choice}"
+    )

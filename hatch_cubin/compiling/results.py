@@ -101,8 +101,8 @@ def _unwanted(module: Module, archs: str, results: Results, toolkit: Toolkit) ->
 
 def _compiled_by_another(module: Module, archs: str, results: Results, other: OtherCompiler) -> Problem:
     what = (
-        f"{module.title} for {archs} is in the cache only from {other.cached}, but this build uses "
-        f"{other.own}, and {results.hits_required_by} is set"
+        f"the cache has {module.title} for {archs} only as code that {other.cached} compiled, but this build "
+        f"uses {other.own}, and {results.hits_required_by} is set"
     )
     return problem("not-in-cache", what, module.location, other.hint, _origin(module))
 

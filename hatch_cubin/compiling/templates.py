@@ -11,7 +11,7 @@ from ..errors import Problem, problem
 from ..planning.unit_plan import Module
 from ..project.conditional_lines import surely_read
 from ..project.directives import included_names
-from .hints.conditions import FILLED, MOST_EXAMPLES
+from .hints.conditions import MOST_EXAMPLES
 from .hints.kernel_declarations import (
     GAP,
     Kernel,
@@ -39,9 +39,13 @@ def uninstantiated_templates(
         return []
     lacking = [*_lacking(module, {name.partition("<")[0].rpartition("::")[2] for name in kernels})]
     entries = examples(lacking)[:MOST_EXAMPLES]
-    filled = FILLED if any(GAP in entry for entry in entries) else ""
     pasted = toml_lines.source_table(tables, source.path_for_globs, instantiate=entries)
-    hint = f"if the wheel needs this template, list its instantiations{filled}; for example:{pasted}"
+    hint = f"if the wheel needs this template, list its instantiations; for example:{pasted}"
+    if any(GAP in entry for entry in entries):
+        hint = (
+            "if the wheel needs this template, list its instantiations, "
+            f"with a type or a value for each {GAP}; for example:{pasted}"
+        )
     texts = {source.path: source.text}
     return [_problem(each, about_extern_template([each.base], texts) or hint) for each in lacking]
 

@@ -51,7 +51,7 @@ def written_out(product: Mapping[str, object], most: int, report: Report) -> Ite
         return
     chosen = [values[name] for name in names]
     if (count := math.prod(map(len, chosen))) > most:
-        what = f"asks for {count} instantiations, and all entries together may ask for {MAX_VARIANTS}"
+        what = f"asks for {count} instantiations, but all entries together may ask for {MAX_VARIANTS}"
         refuse(RefusedValueError(problem("too-many-instantiations", what)), ())
         return
     for combination in itertools.product(*chosen):

@@ -125,7 +125,9 @@ def check(option: str) -> str:
         raise ValueError(f"cannot contain {option!r}: it is not one of the allowed options of ptxas")
     if not ALLOWED[name]:
         raise ValueError(f"cannot contain {option!r}: {name} does not take a value")
-    raise ValueError(f"cannot contain {option!r}: {name} needs a{' different' if is_set else ''} value")
+    if is_set:
+        raise ValueError(f"cannot contain {option!r}: {name} needs a different value")
+    raise ValueError(f"cannot contain {option!r}: {name} needs a value")
 
 
 def hint(option: str, *, alone: bool = False) -> str | None:

@@ -139,8 +139,8 @@ class _Reader:
         )
         name = _option_called(key).replace("-", "_")
         if name in nvrtc_options.ALLOWED:
-            which = "it" if name == key.replace("-", "_") else repr(name.replace("_", "-"))
-            hint = f"{which} is an option of the compiler: write the option in the table 'options'"
+            option = name.replace("_", "-")
+            hint = f"{option!r} is an option of the compiler: write the option in the table 'options'"
         if not path and key in _WRAPPER_CHECKS:
             hint = _WRAPPER_HINT
         if not path and key in _BUILD_SYSTEM_KEYS and not self.place.wraps:
@@ -159,16 +159,16 @@ class _Reader:
         for table in dict.fromkeys((own, *_TABLES)):
             if name not in _TABLES[table]:
                 continue
-            home = self.place.tables(table) if table else str(self.place)
-            which = "it" if name == key else repr(name)
+            header = self.place.tables(table) if table else str(self.place)
             if table != own:
                 is_below = path[1:] and not in_options and not table  # a producer's settings have no header
                 if is_below:
-                    return f"{which} is an option of {home}: {self.place.moved_up(self.place.tables(own))}"
-                return f"{which} is an option of {home}"
+                    move_the_line = self.place.moved_up(self.place.tables(own))
+                    return f"{name!r} is an option of {header}: {move_the_line}"
+                return f"{name!r} is an option of {header}"
             if self.place.is_header(*path):
-                return f"{which} is an option of {home}: write it above the header of the table 'options'"
-            return f"{which} is an option of {home}: write it outside of the table 'options'"
+                return f"{name!r} is an option of {header}: write it above the header of the table 'options'"
+            return f"{name!r} is an option of {header}: write it outside of the table 'options'"
         return None
 
 

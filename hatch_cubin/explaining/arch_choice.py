@@ -31,7 +31,7 @@ class ArchRequest(NamedTuple):
     @property
     def place(self) -> str:
         """The file and line of this entry of `archs`, for messages."""
-        return f"{self.where}, which replaces the global archs" if self.own else self.where
+        return f"{self.where}, in place of the global archs" if self.own else self.where
 
     def __str__(self) -> str:
         return f"{self.spec!r} ({self.place})"

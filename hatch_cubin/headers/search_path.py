@@ -198,14 +198,16 @@ def _bundled_headers(toolkit: Toolkit) -> Path | None:
     try:
         return _unpack_headers(toolkit, user_folders.user_folder() / user_folders.HEADERS)
     except OSError as exc:
-        why = f"NVRTC's headers cannot be unpacked into the user's cache folder: {exc.strerror}"
+        in_cache_folder = exc.strerror
+        why = f"NVRTC's headers cannot be unpacked into the user's cache folder: {in_cache_folder}"
     try:
         return _unpack_headers(toolkit, user_folders.use_temporary_folder(why))
     except OSError as exc:
         raise ToolchainError(
             problem(
                 "headers-not-unpacked",
-                f"{why}; unpacking into a temporary folder also failed: {exc.strerror}",
+                f"NVRTC's headers cannot be unpacked into the user's cache folder ({in_cache_folder}), "
+                f"nor into a temporary folder ({exc.strerror})",
             )
         ) from exc
 

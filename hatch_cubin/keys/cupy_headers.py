@@ -56,6 +56,9 @@ def _left_out(module: Module, config: Config) -> str:
     if source.recorded:
         return "delete this recorded call, so that CuPy compiles the kernel at run time"
     if source.produced:
-        return f"{source.produced.leave_out}, so that CuPy compiles the source at run time"
+        return (
+            f"remove this source from the texts that {source.produced.producer} returns, "
+            "so that CuPy compiles the source at run time"
+        )
     excluded = setting("exclude", [*config.exclude, source.path])
     return f"exclude the source, so that CuPy compiles the source at run time: {excluded}"

@@ -33,6 +33,6 @@ def undeclared_includes(
 def _problem(project: Project, by: str, paths: list[str]) -> Problem:
     rules = enumerate(project.config.producer)
     index, rule = next((index, rule) for index, rule in rules if rule.name == by)
-    what = f"the texts that {rule.path} returns include {', '.join(paths)}, but 'inputs' does not list this"
+    what = f"the texts that {rule.path} returns include {', '.join(paths)}, which 'inputs' does not list"
     hint = f"write in the producer table: {setting('inputs', [*rule.inputs, *paths])}"
     return problem("undeclared-include", what, project.config.place.of("producer", index), hint)

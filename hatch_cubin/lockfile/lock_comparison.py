@@ -183,7 +183,7 @@ def _other_settings(lock: LockFile, project: Project) -> Iterator[str]:
     }
     for name, (before, now) in pairs.items():
         if before != now:
-            yield f"{name} was {_shown(before)}, and is {_shown(now)}"
+            yield f"{name} was {_shown(before)}, and is now {_shown(now)}"
 
 
 def _shown(value: object) -> str:
@@ -307,7 +307,7 @@ def differences_of_jobs(lock: LockFile, jobs: Sequence[Job], toolkit: Toolkit) -
     other = [job.unit.name for job in jobs if _unit(lock, job)[0] != job.keys.key.hex()]
     before, now = lock.builds, _builds(toolkit)
     builds = [
-        f"{name} was {_shown(before[field])}, and is {_shown(now[field])}"
+        f"{name} was {_shown(before[field])}, and is now {_shown(now[field])}"
         for field, name in _NAMES_OF_BUILDS.items()
         if before[field] != now[field]
     ]

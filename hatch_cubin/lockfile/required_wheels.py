@@ -71,13 +71,18 @@ def installed_late(root: str | Path, setup_requires: Iterable[str] = ()) -> Prob
         what = "setuptools does not ask hatch-cubin which compiler to install, because of setup_requires"
     usual = ["hatchling"] if backend in table_location.HATCH_BACKENDS else ["setuptools"]
     listed = [*(known if isinstance(known, list) else usual), *setup_requires]
-    move = "remove setup_requires, and write " if setup_requires else ""
-    hint = f"{move}requires = {json.dumps(known_names.with_hatch_cubin(listed))}"
+    requires = json.dumps(known_names.with_hatch_cubin(listed))
+    hint = f"requires = {requires}; without build isolation, install the compiler yourself"
+    if setup_requires:
+        hint = (
+            f"remove setup_requires, and write requires = {requires}; "
+            "without build isolation, install the compiler yourself"
+        )
     return problem(
         "hatch-cubin-not-required",
         what,
         table_location.place_of(root, ("build-system",)).of("requires"),
-        f"{hint}; without build isolation, install the compiler yourself",
+        hint,
     )
 
 

@@ -38,7 +38,7 @@ _PYTHON_FILE = (
 )
 _NOT_SELECTED = "the file exists, but is not a source: add it to 'sources'"
 _IS_PTX, _IS_TILE_IR = operator.attrgetter("is_ptx"), operator.attrgetter("is_tile_ir")
-_NO_PTX = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
+_PTX_NEEDS_LTO_IR = "the linker makes PTX only from LTO-IR, that is, with mode = 'lto' and only .cu sources"
 
 
 class LinkRecipe(NamedTuple):
@@ -627,7 +627,7 @@ def _linked_for(
         raise ConfigError(unsupported_arch(arch, toolchain, module.targets))
     if arch.is_ptx and (link.mode == "rdc" or link.texts or link.files):
         if not target.named:
-            notes.append(f"{module.base}: not built for {arch}: {_NO_PTX}")
+            notes.append(f"{module.base}: not built for {arch}, because {_PTX_NEEDS_LTO_IR}")
             return None
         from ..config.toml_lines import setting  # lazy import: needed only for hints
 
@@ -636,7 +636,7 @@ def _linked_for(
         raise ConfigError(
             problem(
                 "no-ptx-from-link",
-                f"{module.base} cannot be linked for {arch}: {_NO_PTX}",
+                f"{module.base} cannot be linked for {arch}, because {_PTX_NEEDS_LTO_IR}",
                 module.where,
                 hint,
             )

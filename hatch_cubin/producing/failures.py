@@ -119,7 +119,9 @@ def _undeclared(producer: Producer, content: Mapping[str, Any], table: Location)
 
 def _names_in(folder: str, paths: Sequence[str]) -> str:
     undeclared = [path.removeprefix(folder) for path in paths if path.startswith(folder)]
-    return f"the file names in {folder}{f' (such as {undeclared[0]})' if undeclared else ''}"
+    if undeclared:
+        return f"the file names in {folder} (such as {undeclared[0]})"
+    return f"the file names in {folder}"
 
 
 def _globs(read: Sequence[str], listed: Sequence[str]) -> list[str]:

@@ -161,7 +161,7 @@ class Project:
             if place.has(key):
                 self.inform(f"{variable}={value} replaces {key!r} ({place.of(key)})")
             else:
-                self.inform(f"{variable}={value} sets {key!r}, which {place} does not set")
+                self.inform(f"{variable}={value} sets {key!r}, a key that is not in {place}")
         self._warn_of_missing_signatures()
         self._warn_of_lost_cache()
         self._warn_of_idle_store_settings()

@@ -44,7 +44,7 @@ def read_recorded(tree: ProjectTree, path: str) -> Source:
         raise SourceError(*exc.problems) from exc
     key = text_key(rule.front, rule.call_options, text)
     if not PurePosixPath(path).name.startswith(key):
-        what = "was edited: the name of the file is the key of a different call"
+        what = "was edited or renamed: the name of the file does not begin with the key of its call"
         hint = f"rename the file to {key}.cu, or record the call again"
         raise SourceError(problem("recorded-call-damaged", what, Location(path), hint))
     return replace(whole, text=text, recorded=rule)

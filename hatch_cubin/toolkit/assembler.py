@@ -57,10 +57,11 @@ def find(wanted: str | None, major: int, build: str, hint: str) -> str:
         found[path] = _build_of(path)
         if found[path] == build:
             return path
-    installed = ", ".join(f"{path} is {version}" for path, version in found.items())
+    versions = ", ".join(f"{path} is {version}" for path, version in found.items())
     what = (
-        f"PTX sources need ptxas {build}, the version of the installed NVRTC, but {installed}"
-        if installed
+        f"PTX sources need ptxas {build}, the version of the installed NVRTC, "
+        f"but no ptxas has this version: {versions}"
+        if versions
         else f"PTX sources need ptxas {build}, the version of the installed NVRTC, but no ptxas was found"
     )
     raise ToolchainError(problem("ptxas-not-found", what, hint=hint))

@@ -59,8 +59,8 @@ archs = ["sm_90"]
     assert run(sys.executable, "-m", "hatch_cubin", "verify", wheel, "--rebuild", cwd=root).stdout == (
         f"{wheel}/demo/_cubins: all 8 files agree with the manifest; the loader is from hatch-cubin "
         f"{__version__}\n"
-        f"{wheel}/demo/_cubins: 1 unit compiled again: 1 has exactly the same bytes\n"
-        f"{wheel}/demo/_cubins: {OTHERS} other files made again: {OTHERS} have exactly the same bytes\n"
+        f"{wheel}/demo/_cubins: of 1 unit compiled again, 1 has exactly the same bytes\n"
+        f"{wheel}/demo/_cubins: of {OTHERS} other files made again, {OTHERS} have exactly the same bytes\n"
     )
     venv.install(wheel)
     code = "from demo import _cubins as c; print(len(c.read('saxpy', cc=(9, 0))))"

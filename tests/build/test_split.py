@@ -107,14 +107,14 @@ def test_parts_are_what_their_project_builds(tmp_path: Path, parts: Path) -> Non
     wheel = parts / "demo-1.1-py3-none-any.whl"
     files = OTHERS + 4  # three companions, and the part of the loader that finds them
     assert verified(root, wheel)[1:] == [
-        "3 units compiled again: 3 have exactly the same bytes",
-        f"{files} other files made again: {files} have exactly the same bytes",
+        "of 3 units compiled again, 3 have exactly the same bytes",
+        f"of {files} other files made again, {files} have exactly the same bytes",
     ]
     (parts / "demo_cubins_sm80-1.1-py3-none-any.whl").unlink()
     assert verified(root, wheel)[1:] == [
-        "3 units compiled again: 2 have exactly the same bytes",
+        "of 3 units compiled again, 2 have exactly the same bytes",
         "1 unit in missing companion wheels not compared",
-        f"{files - 1} other files made again: {files - 1} have exactly the same bytes",
+        f"of {files - 1} other files made again, {files - 1} have exactly the same bytes",
     ]
     shutil.copy(
         parts / "demo_cubins_sm90-1.0-py3-none-any.whl", parts / "demo_cubins_sm90-1.1-py3-none-any.whl"

@@ -258,8 +258,8 @@ def test_each_variant_is_what_its_project_builds(tmp_path: Path) -> None:
     said = run(*command, "verify", *wheels, "--rebuild", "--project", root, cwd=root).stdout.splitlines()
     others = "in other wheel variants not compared"
     assert [line.partition("/_cubins: ")[2] for line in said if "units" in line or "unit " in line] == [
-        "3 units compiled again: 1 has exactly the same bytes",
+        "of 3 units compiled again, 1 has exactly the same bytes",
         f"2 units {others}",
-        *["3 units compiled again: 1 has exactly the same bytes", f"2 units {others}"] * 2,
-        "3 units compiled again: 3 have exactly the same bytes",
+        *["of 3 units compiled again, 1 has exactly the same bytes", f"2 units {others}"] * 2,
+        "of 3 units compiled again, 3 have exactly the same bytes",
     ]

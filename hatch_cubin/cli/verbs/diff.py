@@ -159,8 +159,8 @@ def _exceeded_limits(
         elif passed := [title for diff in diffs for title in exceeding(diff, limit)]:
             more = len(passed) - _SHOWN
             shown = (*passed[:_SHOWN], *([f"and {more} more"] if more > 0 else []))
-            worse_kernels = _WORSE[limit.what]
-            what = f"{worse_kernels}: {len(passed)}, but --fail-on {limit.text} does not allow this"
+            kernels_are_worse = _WORSE[limit.what]
+            what = f"{kernels_are_worse}: {len(passed)}, but --fail-on {limit.text} does not allow this"
             yield problem("kernels-worse", what, where, details=shown)
 
 

@@ -291,14 +291,14 @@ def _summary(bundle: Bundle, comparison: RebuildComparison) -> Iterator[str]:
     counts = Counter(comparison.verdicts.values())
     units = count(len(comparison.verdicts), "unit")
     same = counts["same"]
-    have = "has" if same == 1 else "have"
-    yield f"{bundle.where}: {units} compiled again: {same} {have} exactly the same bytes"
+    has = "has" if same == 1 else "have"
+    yield f"{bundle.where}: of {units} compiled again, {same} {has} exactly the same bytes"
     if unseen := counts["not looked at"]:
         where = "other wheel variants" if manifest_of(bundle).wheel_variant else "missing companion wheels"
         yield f"{bundle.where}: {count(unseen, 'unit')} in {where} not compared"
     files, same = count(len(comparison.files), "other file"), sum(comparison.files.values())
-    have = "has" if same == 1 else "have"
-    yield f"{bundle.where}: {files} made again: {same} {have} exactly the same bytes"
+    has = "has" if same == 1 else "have"
+    yield f"{bundle.where}: of {files} made again, {same} {has} exactly the same bytes"
 
 
 def _not_of_project(bundle: Bundle, others: Sequence[Bundle]) -> Iterator[Problem]:

@@ -174,7 +174,11 @@ class DaskCluster:
             theirs = await asyncio.wait_for(self._version(distributed, security), _VERSION_S)
         if theirs not in {None, mine}:
             hint = f"this machine and the cluster need the same version: pip install distributed=={theirs}"
-            return NoMoreWorkers(f"the cluster has distributed {theirs}, but this machine has {mine}", hint)
+            why = (
+                f"the cluster has version {theirs} of the package 'distributed', "
+                f"but this machine has version {mine}"
+            )
+            return NoMoreWorkers(why, hint)
         return NoMoreWorkers(exception_text(exc), _TRUST if self._address.startswith("tls://") else _REACH)
 
     async def _version(self, distributed: Any, security: Any) -> object:

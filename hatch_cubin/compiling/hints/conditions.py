@@ -31,7 +31,6 @@ _ONLY_PTX_SOURCE = (
     "a project without kernels does not need hatch-cubin"
 )
 _WITH_ARGUMENTS = "a template is compiled only if 'instantiate' lists the template with its arguments"
-FILLED = f", with a type or a value for each {GAP}"
 
 
 def about_no_kernel(failed: FailedCompile) -> str | None:
@@ -107,11 +106,15 @@ def _about_templates(failed: FailedCompile, left_out: str) -> str:
     if (hint := about_extern_template([kernel.base for kernel in templates], texts)) is not None:
         return hint
     if entries := examples(own or templates)[:MOST_EXAMPLES]:
-        filled = FILLED if any(GAP in each for each in entries) else ""
         if own or is_for_headers:
             path = failed.module.source.path_for_globs
             table = toml_lines.source_table(failed.module.source_table_header, path, instantiate=entries)
-            return f"a template is compiled only if 'instantiate' lists it{filled}; for example:{table}"
+            if any(GAP in each for each in entries):
+                return (
+                    "a template is compiled only if 'instantiate' lists it, "
+                    f"with a type or a value for each {GAP}; for example:{table}"
+                )
+            return f"a template is compiled only if 'instantiate' lists it; for example:{table}"
         return left_out
     return _about_text(failed, texts, left_out)
 

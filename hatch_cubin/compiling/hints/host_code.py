@@ -14,13 +14,13 @@ from ..diagnostics import Diagnostic, Explanation
 from .failed_compile import FailedCompile
 from .include_chain import Step
 
-APART = (
+SEPARATE_THE_KERNELS = (
     "move the kernels into a separate file, or put the host code between #ifndef __CUDACC_RTC__ and #endif"
 )
-_ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {APART}"
+_ONLY_DEVICE = f"this is host code, but NVRTC compiles only device code: {SEPARATE_THE_KERNELS}"
 _ONLY_HOSTS = (
     "only host code can contain this line: remove the line from the kernels; "
-    f"or, if the line is in a host function, {APART}"
+    f"or, if the line is in a host function, {SEPARATE_THE_KERNELS}"
 )
 _OF_TOOLKIT = re.compile(
     r"<(?:nvrtc|cuda)\b"
@@ -92,10 +92,10 @@ STANDARD = frozenset(
 # Headers of CCCL that no release of NVRTC compiles, and their replacements.
 _OF_CCCL = (
     (re.compile(r"thrust/complex\.h"), "use <cuda/std/complex> for device code"),
-    (re.compile(r"thrust/.*"), f"use <cuda/std/…> and <cub/block/…> for device code; {APART}"),
+    (re.compile(r"thrust/.*"), f"use <cuda/std/…> and <cub/block/…> for device code; {SEPARATE_THE_KERNELS}"),
     (
         re.compile(r"cub/(?:cub\.cuh|device/.*)"),
-        f"use the parts in <cub/block/…> and <cub/warp/…> for device code; {APART}",
+        f"use the parts in <cub/block/…> and <cub/warp/…> for device code; {SEPARATE_THE_KERNELS}",
     ),
 )
 
@@ -107,10 +107,13 @@ def with_path(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
     if error.hint is None or not is_here or failed.module.source.produced is not None:
         return error
     kernels = "move the kernels into a separate file"
-    leave_out = f"{kernels} and add {json.dumps(path)} to 'exclude'"
+    leave_out = f"move the kernels into a separate file and add {json.dumps(path)} to 'exclude'"
     # The key 'exclude' does not apply to [[module]] tables, and an excluded path in 'sources' is an error.
     if failed.module.part_of or any(f"/{path}".endswith(f"/{each}") for each in failed.config.sources):
-        leave_out = f"{kernels}, and write 'sources' so that it matches this file instead of {path}"
+        leave_out = (
+            "move the kernels into a separate file, "
+            f"and change 'sources' so that it matches the separate file instead of {path}"
+        )
     return replace(error, hint=error.hint.replace(kernels, leave_out))
 
 
@@ -119,8 +122,9 @@ def about_header(name: str) -> str | None:
     owner = _OWNERS.get(name) or _OWNERS.get(f"{name.partition('/')[0]}/")
     if owner is None and name not in STANDARD:
         return None
-    whose = "" if owner is None else f" of {owner}"
-    return f"this header{whose} is for host code, which NVRTC does not compile: {APART}"
+    if owner is None:
+        return f"this header is for host code, which NVRTC does not compile: {SEPARATE_THE_KERNELS}"
+    return f"this header of {owner} is for host code, which NVRTC does not compile: {SEPARATE_THE_KERNELS}"
 
 
 def included_for_hosts(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
@@ -145,7 +149,7 @@ def _entry(way: Sequence[Step]) -> str:
 def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """Report functions without a specifier such as __device__."""
     pasted = failed.pasted("options", {"device-as-default-execution-space": True})
-    as_device = f"to compile such functions as device code:{pasted}"
+    as_device = f"to compile functions without an annotation as device code:{pasted}"
 
     def about(first: Diagnostic) -> str:
         path = first.where.path if first.where else failed.path
@@ -153,8 +157,11 @@ def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
             return as_device
         if not first.is_own or _OF_HOSTS.search(without_comments(failed.text_of(path))):
             return _ONLY_DEVICE
-        marks = "mark kernels with __global__, and the functions that they call with __device__"
-        return f"{marks}; if the file has host code, {APART}; {as_device}"
+        return (
+            "mark kernels with __global__, and the functions that they call with __device__; "
+            f"if the file has host code, {SEPARATE_THE_KERNELS}; "
+            f"to compile functions without an annotation as device code:{pasted}"
+        )
 
     like_it = [each for each in found if _UNANNOTATED.search(each.text) and not _is_marked(each)]
     return _as_one(like_it, found, about)
@@ -180,7 +187,10 @@ def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     pasted = failed.pasted("options", {"device-as-default-execution-space": True})
     hint = f"to compile all such variables as __device__:{pasted}"
     if "data member" not in sure[0].text:
-        hint = f"mark the variable with __device__ or __constant__; {hint}"
+        hint = (
+            "mark the variable with __device__ or __constant__; "
+            f"to compile all such variables as __device__:{pasted}"
+        )
     others = [each for each in found if each not in sure]
     return replace(sure[0], hint=hint).followed_by(len(sure) - 1), others
 

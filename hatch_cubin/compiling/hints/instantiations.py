@@ -133,9 +133,12 @@ def _enumeration_of(name: str, failed: FailedCompile) -> str | None:
 def _about_template(entry: str, kernel: Kernel) -> str:
     if not kernel.template:
         return f"'{kernel.name}' ({kernel.where}) is not a template, so remove its entry"
-    what = f"the kernel's template is '{kernel.template}' ({kernel.where})"
-    is_alike = "".join(kernel.example.split()) == "".join(entry.split())
-    return what if is_alike else f'{what}: write for example "{kernel.example}"'
+    if "".join(kernel.example.split()) == "".join(entry.split()):
+        return f"the kernel's template is '{kernel.template}' ({kernel.where})"
+    return (
+        f"the kernel's template is '{kernel.template}' ({kernel.where}): "
+        f'write for example "{kernel.example}"'
+    )
 
 
 def _about_unknown(entry: str, unknown: str, kernels: Sequence[Kernel], failed: FailedCompile) -> str | None:
@@ -152,11 +155,14 @@ def _about_unknown(entry: str, unknown: str, kernels: Sequence[Kernel], failed: 
             source_table(failed.module.source_table_header, path, instantiate=[written])
             for path, written in having.items()
         )
-        what = f"{failed.path} does not have a template {name!r}"
-        return f"{what}: remove the entry from this table, and add:{tables}"
+        return (
+            f"{failed.path} does not have a template {name!r}: "
+            f"remove the entry from this table, and add:{tables}"
+        )
     listed = ", ".join(map(repr, examples(kernels)[:_MOST])) if unknown == name else ""
-    what = f"the templates of {failed.path}, each with an example of its arguments"
-    return f"{what}: {listed}" if listed else None
+    if not listed:
+        return None
+    return f"the templates of {failed.path}, each with an example of its arguments, are: {listed}"
 
 
 def about_missing(failed: FailedCompile) -> str | None:

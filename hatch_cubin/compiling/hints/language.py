@@ -120,8 +120,10 @@ def _about(error: Diagnostic, failed: FailedCompile) -> str | None:
     if hint := next((hint for pattern, hint in _MESSAGES.items() if re.search(pattern, shown)), None):
         return hint
     if match := _REFERENCE.search(error.text):
-        instead = f"pass a cuda{match[1].title()}Object_t to the kernel instead"
-        return f"CUDA 12 and later do not have {match[1]} references: {instead}"
+        return (
+            f"CUDA 12 and later do not have {match[1]} references: "
+            f"pass a cuda{match[1].title()}Object_t to the kernel instead"
+        )
     return _about_syntax(error)
 
 

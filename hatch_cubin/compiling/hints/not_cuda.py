@@ -62,10 +62,10 @@ _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"')
 def other_language(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
     """If a source is in another language, such as HIP, report only this, and not the resulting errors."""
     for each in found:
-        if each.is_own and (what := _what_it_is(each, failed)) is not None:
+        if each.is_own and (not_cuda := _what_it_is(each, failed)) is not None:
             if failed.sources.keys() != {failed.path}:
-                what = f"{what}; to leave the source out: {failed.line('exclude', [failed.path])}"
-            return replace(each, hint=what).followed_by(len(found) - 1), []
+                not_cuda = f"{not_cuda}; to leave the source out: {failed.line('exclude', [failed.path])}"
+            return replace(each, hint=not_cuda).followed_by(len(found) - 1), []
     return None
 
 
@@ -126,11 +126,13 @@ def characters(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanatio
         strange = next((char for char in line if not char.isascii()), None)
         if strange is not None:
             others = [other for other in found if other.where != each.where]
-            what = _named(strange)
+            character = _named(strange)
             if each.where.path == failed.path and failed.module.source.encoding != "utf-8":
                 likely = _named(strange.encode("latin-1").decode("cp1252", "replace"))
-                what = f"the byte 0x{ord(strange):02X}, which is not UTF-8 and in Windows-1252 is {likely}"
-            hint = f"this line contains {what}, outside of quotes and comments"
+                character = (
+                    f"the byte 0x{ord(strange):02X}, which is not UTF-8 and in Windows-1252 is {likely}"
+                )
+            hint = f"this line contains {character}, outside of quotes and comments"
             if strange == _NOT_UTF8:
                 hint = f"a character of this line is not UTF-8: save {each.where.path} as UTF-8"
             return replace(each, hint=hint).followed_by(len(found) - len(others) - 1), others

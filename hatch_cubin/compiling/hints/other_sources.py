@@ -19,7 +19,8 @@ from .failed_compile import FailedCompile
 _UNRESOLVED = re.compile(r"(?:Unresolved extern (?:function|variable)|Undefined reference to) '([^']+)'")
 _FUNCTION = re.compile(r"\b__device__\b[^;{}()=]*?\b(\w+)\s*\([^(){};]*\)\s*\{")
 _HINT = (
-    "each source is compiled alone: include the file with the definition, or link both with a module table"
+    "each source is compiled alone: include the file with the definition, "
+    "or link both sources with a module table"
 )
 _HINT_FOR_PTX = (
     "PTX sources are assembled separately: add the definition, or link both files with a module table"

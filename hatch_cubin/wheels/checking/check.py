@@ -223,21 +223,21 @@ def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     chosen = {gpu: loader.select(_number(gpu), None, shipped) for gpu in gpus}
     found = ", ".join(dict.fromkeys(each[0] for each in chosen.values() if each))
     new = [gpu for gpu, each in chosen.items() if not each]
-    steps = []
-    if found:
-        steps.append(
-            f"the source does not define these kernels for {found}, perhaps because of an '#if': "
-            f"define the kernels for {found} too"
-        )
-    if new:
-        archs = ", ".join(f'"sm_{_number(gpu)}"' for gpu in new)
-        steps.append(
-            f"add {archs} to the archs of these kernels, if the kernels support {', '.join(new)}, and "
-            "unset HATCH_CUBIN_ARCHS"
-        )
-    return (
-        f"{', and '.join(steps)}; or name the GPUs that the wheel is for with --gpu, "
+    archs = ", ".join(f'"sm_{_number(gpu)}"' for gpu in new)
+    add_archs = (
+        f"add {archs} to the archs of these kernels, if the kernels support {', '.join(new)}, and "
+        "unset HATCH_CUBIN_ARCHS"
+    )
+    leave_out = (
+        "name the GPUs that the wheel is for with --gpu, "
         "or name the kernels that need not run on all GPUs with --except"
+    )
+    if not found:
+        return f"{add_archs}; or {leave_out}"
+    and_add_archs = f", and {add_archs}" if new else ""
+    return (
+        f"the source does not define these kernels for {found}, perhaps because of an '#if': "
+        f"define the kernels for {found} too{and_add_archs}; or {leave_out}"
     )
 
 

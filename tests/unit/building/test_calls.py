@@ -198,7 +198,7 @@ def test_a_failed_compile_has_no_hint_to_set_what_the_call_does_not_have(project
     error: Any = refusal(Exception, pipeline.build, project)
     (hint,) = [each.hint for each in error.problems]
     place = project.config.place.of("source", 0)
-    assert hint.startswith(f"write all options of the library's call in the table at {place}; ")
+    assert hint.startswith(f"write all options of the library's call into the table at {place}; ")
 
 
 def test_a_failed_recorded_call_has_no_hint_to_write_options(project: Project) -> None:
@@ -230,7 +230,10 @@ def test_a_macro_outside_a_call_is_added_by_the_hint_to_the_options_of_the_call(
     error: Any = refusal(Exception, pipeline.build, project)
     place = project.config.place.of("source", 0)
     written = 'options = ["-DONE=1", "-Dn_rows=4", "-DSQ(x)=((x)*(x))", "-DSIGN=1", "-DTWO=2"]'
-    cure = f"'define' does not apply to a source with 'as': in the table at {place}, write {written}, "
+    cure = (
+        "'define' does not apply to a source with 'as': "
+        f"write the same options as in the library's call into the table at {place}: {written}"
+    )
     assert [each.hint.startswith(cure) for each in error.problems] == [True]
     warned = plan_warnings.unread_macros(project, pipeline.make_plan(project).jobs)
     assert [cure in (each.hint or "") for each in warned] == [True] * 4 + [False]
@@ -249,7 +252,7 @@ def test_options_outside_all_calls_are_told_with_the_options_to_write_into_the_c
     )
     config = project.config
     pipeline.build(replace(project, inform=said.append))
-    place = f"in the table at {config.place.of('source', 0)}"
+    place = f"into the table at {config.place.of('source', 0)}"
     written = 'options = ["-DN=1", "--use_fast_math"]'
     assert [each.split(": ", 1)[0] for each in said if "[setting-without-effect]" in each] == [
         str(config.place.of(key)) for key in ("options", "include-dirs")
@@ -276,7 +279,7 @@ def test_options_outside_recorded_and_produced_calls_are_told(tmp_path: Path) ->
         (found,) = call_options.settings_of_no_call(project, pipeline.make_plan(project).jobs)
         hints.append(found.hint)
     line = '"options": ["--use_fast_math"]'
-    place = "in the settings that demo/gen.py returns for this source"
+    place = "into the settings that demo/gen.py returns for this source"
     to_call = f"remove 'options'; if the library's call needs it, write {line} {place}"
     assert hints == [to_call, "remove 'options'"]
 
@@ -292,7 +295,7 @@ def test_a_macro_outside_a_produced_call_is_added_by_the_hint_to_the_returned_op
     error: Any = refusal(Exception, pipeline.build, project)
     (hint,) = [each.hint for each in error.problems]
     written = '"options": ["-DN=4"]'
-    assert f"in the settings that demo/gen.py returns for this source, write {written}, " in hint
+    assert hint.endswith(f" into the settings that demo/gen.py returns for this source: {written}")
     (project.root / "demo/gen.py").write_text(code.replace('"as"', f'{written}, "as"'))
     pipeline.build(project)
 

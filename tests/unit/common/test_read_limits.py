@@ -180,7 +180,7 @@ def test_the_loader_does_not_unpack_it_either(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_no_build_packs_what_no_loader_unpacks() -> None:
-    with pytest.raises(BundleError, match=r"the 64\.0 KiB of k for sm_90 are packed into only"):
+    with pytest.raises(BundleError, match=r"the code of k for sm_90 has 64\.0 KiB, but is packed into only"):
         packed_bundle(made("k", data=bytes(1 << 16)))
 
 

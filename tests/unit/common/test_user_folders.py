@@ -49,8 +49,9 @@ def test_a_user_without_a_home_has_one_temporary_folder_per_process_and_is_told(
     folder = user_folders.user_folder()
     assert (folder.is_dir(), user_folders.user_folder()) == (True, folder)
     assert user_folders.fallback_warning() == (
-        "this user has no home folder: Could not determine home directory.; "
-        "this build uses a temporary folder, so the next build cannot reuse its results"
+        "this build uses a temporary folder as cache folder, "
+        "because this user has no home folder: Could not determine home directory.; "
+        "the next build cannot reuse the results of this build"
     )
 
 
@@ -232,7 +233,8 @@ def test_a_temporary_folder_does_where_the_users_own_is_none(
     put(at_home)
     assert user_folders.cubins_folder(Path("project"), None).parent.name.startswith("hatch-cubin-")
     assert user_folders.fallback_warning() == (
-        "own is not a folder; this build uses a temporary folder, so the next build cannot reuse its results"
+        "this build uses a temporary folder as cache folder, because own is not a folder; "
+        "the next build cannot reuse the results of this build"
     )
 
 

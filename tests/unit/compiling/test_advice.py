@@ -42,7 +42,8 @@ def test_what_a_header_met_and_what_the_project_got_wrong_are_both_told(tmp_path
     told, other = advise([of_cute, own, of_cute], setting(tmp_path))
     assert (told.where, told.context) == (of_cute.where, ("and 1 more error after this error",))
     assert told.hint == (
-        "to compile such functions as device code: options = { device-as-default-execution-space = true }"
+        "to compile functions without an annotation as device code: "
+        "options = { device-as-default-execution-space = true }"
     )
     assert other.hint == 'if this name is a macro, replace … by its value: define = { BLOCK = "…" }'
 

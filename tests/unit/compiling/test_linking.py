@@ -255,7 +255,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
     "namespace": (
         {"a": USER, "b": f"namespace q {{\n{ADD}}}\n"},
         (
-            "nothing defines 'f(int)' (_Z1fi), which demo/namespace_a.cu needs\n"
+            "nothing defines 'f(int)' (_Z1fi), which is used in demo/namespace_a.cu\n"
             "  demo/namespace_b.cu has 'q::f(int)' (_ZN1q1fEi)\n"
             "  demo/namespace_b.cu:2 has a definition of this name, "
             "perhaps in another scope or with other parameters: __device__ int f(int a)\n"
@@ -266,7 +266,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
     "static": (
         {"a": USER, "b": f"static {ADD}__device__ int g(int a) {{ return f(a); }}\n"},
         (
-            "nothing defines 'f(int)' (_Z1fi), which demo/static_a.cu needs\n"
+            "nothing defines 'f(int)' (_Z1fi), which is used in demo/static_a.cu\n"
             "  the definition in demo/static_b.cu:1 is static, so other sources cannot use the definition: "
             "static __device__ int f(int a)\n"
             "  while linking MODULE for sm_90"
@@ -276,7 +276,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
     "template": (
         {"a": USER, "b": "template <class T> __device__ T f(T a) { return a; }\n__device__ int v;\n"},
         (
-            "nothing defines 'f(int)' (_Z1fi), which demo/template_a.cu needs\n"
+            "nothing defines 'f(int)' (_Z1fi), which is used in demo/template_a.cu\n"
             "  demo/template_b.cu:1 has a template of this name, which needs an explicit instantiation "
             "(template …;) in the same file: template <class T> __device__ T f(T a)\n"
             "  while linking MODULE for sm_90"
@@ -286,7 +286,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
     "signature": (
         {"a": USER, "b": SIGNATURE},
         (
-            "nothing defines 'f(int)' (_Z1fi), which demo/signature_a.cu needs\n"
+            "nothing defines 'f(int)' (_Z1fi), which is used in demo/signature_a.cu\n"
             "  demo/signature_b.cu has 'f(float)' (_Z1ff)\n"
             "  demo/signature_b.cu:1 has a definition of this name, "
             "perhaps in another scope or with other parameters: __device__ float f(float a)\n"
@@ -297,7 +297,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
     "variable": (
         {"a": 'extern __device__ int v;\nextern "C" __global__ void k(int *p) { *p = v; }\n', "b": ADD},
         (
-            "nothing defines 'v', which demo/variable_a.cu needs\n"
+            "nothing defines 'v', which is used in demo/variable_a.cu\n"
             "  while linking MODULE for sm_90\n"
             "  hint: demo/other.cu:2 defines the symbol: add 'demo/other.cu' to 'sources' of this module"
         ),
@@ -306,7 +306,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
     "runtime": (
         {"a": LAUNCH},
         (
-            "nothing defines '__cudaCDP2GetParameterBufferV2', which demo/runtime_a.cu needs\n"
+            "nothing defines '__cudaCDP2GetParameterBufferV2', which is used in demo/runtime_a.cu\n"
             "  while linking MODULE for sm_90\n"
             "  hint: add the library to the table of this module: link = "
             '["nvidia-cuda-runtime:**/libcudadevrt.a"]'
@@ -316,7 +316,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
     "nvshmem": (
         {"a": NVSHMEM},
         (
-            "nothing defines 'nvshmem_my_pe', which demo/nvshmem_a.cu needs\n"
+            "nothing defines 'nvshmem_my_pe', which is used in demo/nvshmem_a.cu\n"
             "  while linking MODULE for sm_90\n"
             "  hint: add the library to the table of this module: link = "
             '["nvidia-nvshmem-cu13:**/libnvshmem_device.a"]'
@@ -360,9 +360,9 @@ def test_all_that_is_missing_is_told_though_lto_stops_at_the_first(tmp_path: Pat
     """
     found = failure(tmp_path, {"a.cu": user}, module("m", "a.cu", mode="lto"))
     assert sorted(each.splitlines()[0].partition(": ")[2] for each in found) == [
-        "nothing defines 'f(int)' (_Z1fi), which demo/a.cu needs",
-        "nothing defines 'h(float*)' (_Z1hPf), which demo/a.cu needs",
-        "nothing defines 'v', which demo/a.cu needs",
+        "nothing defines 'f(int)' (_Z1fi), which is used in demo/a.cu",
+        "nothing defines 'h(float*)' (_Z1hPf), which is used in demo/a.cu",
+        "nothing defines 'v', which is used in demo/a.cu",
     ]
 
 
@@ -423,7 +423,7 @@ def test_a_link_and_a_source_that_needs_a_gpu_of_its_own_fail_in_one_build(tmp_p
         '    archs = ["sm_90a"]'
     )
     of_link = (
-        "pyproject.toml:19: nothing defines 'f(int)' (_Z1fi), which demo/c.cu needs\n"
+        "pyproject.toml:19: nothing defines 'f(int)' (_Z1fi), which is used in demo/c.cu\n"
         "  while linking n for sm_90\n"
         "  hint: demo/b.cu:1 defines the symbol: add 'demo/b.cu' to 'sources' of this module"
     )
@@ -480,58 +480,62 @@ UNLIKE: Mapping[str, tuple[str, str, str]] = {  # the two sources, and what is t
     "constant against device": (
         "extern __constant__ int v[4];\n" + K.format("v[*p]"),
         f"{LINES}__device__ int v[4];\n",
-        "'v' is __constant__ in A:1, and is __device__ in B:3",
+        "'v' is declared differently: it is __constant__ in A:1, and is __device__ in B:3",
     ),
     "device against constant": (
         "extern __device__ int v[4];\n" + K.format("v[*p]"),
         "__constant__ int v[4] = {1};\n",
-        "'v' is __device__ in A:1, and is __constant__ in B:1",
+        "'v' is declared differently: it is __device__ in A:1, and is __constant__ in B:1",
     ),
     "managed against device": (
         "extern __managed__ int v;\n" + K.format("v"),
         "__device__ int v;\n",
-        "'v' is __managed__ in A:1, and is __device__ in B:1",
+        "'v' is declared differently: it is __managed__ in A:1, and is __device__ in B:1",
     ),
     "size": (
         f"{LINES}extern __device__ int v[8];\n" + K.format("v[*p]"),
         "__device__ int v[4];\n",
-        "'v' has 32 bytes in A:3, and has 16 bytes in B:1",
+        "'v' is declared differently: it has 32 bytes in A:3, and has 16 bytes in B:1",
     ),
     "type": (
         "extern __constant__ double v;\n" + K.format("v"),
         "__constant__ float v;\n",
-        "'v' has 8 bytes in A:1, and has 4 bytes in B:1",
+        "'v' is declared differently: it has 8 bytes in A:1, and has 4 bytes in B:1",
     ),
     "weak": (
         "inline __device__ int v[8];\n" + K.format("v[*p]++"),
         "inline __device__ int v[4];\n__device__ int g(int i) { return v[i]++; }\n",
-        "'v' has 32 bytes in A:1, and has 16 bytes in B:1",
+        "'v' is declared differently: it has 32 bytes in A:1, and has 16 bytes in B:1",
     ),
     "shared": (
         "extern __shared__ int v[4];\n" + K.format("v[*p]++"),
         "__device__ int v[4];\n",
-        "'v' is __shared__ in A:1, and is __device__ in B:1",
+        "'v' is declared differently: it is __shared__ in A:1, and is __device__ in B:1",
     ),
     "variable against function": (
         'extern "C" { extern __device__ int v; }\n' + K.format("v"),
         'extern "C" __device__ int v(int a) { return a; }\n',
-        "'v' is __device__ in A:1, and is a function in B:1",
+        "'v' is declared differently: it is __device__ in A:1, and is a function in B:1",
     ),
     "function against kernel": (
         'extern "C" __device__ void v(int *);\n' + K.format("(v(p), 1)"),
         'extern "C" __global__ void v(int *p) { *p = 1; }\n',
-        "'v' is a function in A:1, and is a kernel in B:1",
+        "'v' is declared differently: it is a function in A:1, and is a kernel in B:1",
     ),
     "parameters": (
         'extern "C" __device__ int v(int, double);\n' + K.format("v(1, 2)"),
         'extern "C" __device__ int v(int a) { return a; }\n',
-        "'v' returns 4 bytes and takes 4 bytes, 8 bytes in A:1, and returns 4 bytes and takes 4 bytes in B:1",
+        (
+            "'v' is declared differently: it returns 4 bytes and takes 4 bytes, 8 bytes in A:1, "
+            "and returns 4 bytes and takes 4 bytes in B:1"
+        ),
     ),
     "result": (
         "__device__ int4 v();\n" + K.format("v().x"),
         "__device__ int v() { return 1; }\n",
         (
-            "'v()' (_Z1vv) returns a struct of 16 bytes and takes nothing in A:1, "
+            "'v()' (_Z1vv) is declared differently: "
+            "it returns a struct of 16 bytes and takes nothing in A:1, "
             "and returns 4 bytes and takes nothing in B:1"
         ),
     ),

@@ -784,7 +784,8 @@ def test_a_key_of_the_table_whose_header_is_not_written_is_sent_below_a_new_one(
     (problem,) = caught.value.problems
     own = "[tool.hatch-cubin]"
     assert (
-        problem.hint == f"it is an option of {own}: move the line out of {header}, below a new header {own}"
+        problem.hint
+        == f"'jobs' is an option of {own}: move the line out of {header}, below a new header {own}"
     )
 
 
@@ -820,19 +821,22 @@ def test_a_second_macro_that_cannot_be_defined_has_no_line() -> None:
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ("mode = 'rdc'", f"it is an option of {MODULE}"),
-        ("link = []", f"it is an option of {MODULE}"),
-        (f"{SOURCE}\npath = 'a.cu'\nmode = 'rdc'", f"it is an option of {MODULE}"),
+        ("mode = 'rdc'", f"'mode' is an option of {MODULE}"),
+        ("link = []", f"'link' is an option of {MODULE}"),
+        (f"{SOURCE}\npath = 'a.cu'\nmode = 'rdc'", f"'mode' is an option of {MODULE}"),
         (f"{SOURCE}\npath = 'a.cu'\nsources = ['a.cu']", "did you mean 'path'?"),
-        ("options = { define = {} }", f"it is an option of {HOOK}: write it outside of the table 'options'"),
+        (
+            "options = { define = {} }",
+            f"'define' is an option of {HOOK}: write it outside of the table 'options'",
+        ),
         (
             f"[{HOOK[1:-1]}.options]\nheader_packages = []",
             f"'header-packages' is an option of {HOOK}: write it above the header of the table 'options'",
         ),
-        ("options = { instantiate = [] }", f"it is an option of {SOURCE}"),
+        ("options = { instantiate = [] }", f"'instantiate' is an option of {SOURCE}"),
         (
             f"{SOURCE}\npath = 'a.cu'\n[{HOOK[1:-1]}.source.options]\narchs = []",
-            f"it is an option of {SOURCE}: write it above the header of the table 'options'",
+            f"'archs' is an option of {SOURCE}: write it above the header of the table 'options'",
         ),
         (
             "maxrregcount = 64",
@@ -840,18 +844,24 @@ def test_a_second_macro_that_cannot_be_defined_has_no_line() -> None:
         ),
         ("architectures = []", "did you mean 'archs'?"),
         ("gpu = 'H100'", "did you mean 'archs'?"),
-        ("instantiate = ['f<int>']", f"it is an option of {SOURCE}"),
-        ("variants = { N = [1] }", f"it is an option of {SOURCE}"),
+        ("instantiate = ['f<int>']", f"'instantiate' is an option of {SOURCE}"),
+        ("variants = { N = [1] }", f"'variants' is an option of {SOURCE}"),
         (
             f"{SOURCE}\npath = 'a.cu'\njobs = 4",
-            f"it is an option of {HOOK}: move the line from {SOURCE} to the lines below {HOOK} {LINE}",
+            f"'jobs' is an option of {HOOK}: move the line from {SOURCE} to the lines below {HOOK} {LINE}",
         ),
         (
             f"{MODULE}\nname = 'm'\nmode = 'rdc'\nsources = ['a.cu']\ncache-size = '2 GB'",
-            f"it is an option of {HOOK}: move the line from {MODULE} to the lines below {HOOK} {LINE}",
+            (
+                f"'cache-size' is an option of {HOOK}: "
+                f"move the line from {MODULE} to the lines below {HOOK} {LINE}"
+            ),
         ),
         *(
-            (f"{key} = true", "it is an option of the compiler: write the option in the table 'options'")
+            (
+                f"{key} = true",
+                f"{key!r} is an option of the compiler: write the option in the table 'options'",
+            )
             for key in ("lineinfo", "use-fast-math")
         ),
     ],

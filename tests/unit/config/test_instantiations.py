@@ -138,7 +138,7 @@ VALUES = 'must be an array of at least one value, or a range such as "0..31", no
         ),
         (
             "{ kernel = 'a<{N}>', N = '0..100000' }",
-            "asks for 100001 instantiations, and … may ask for 100000 [too-many-instantiations]",
+            "asks for 100001 instantiations, but … may ask for 100000 [too-many-instantiations]",
             None,
         ),
         (

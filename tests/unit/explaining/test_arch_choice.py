@@ -52,7 +52,7 @@ def specs_and_archs(specs: Sequence[ArchRequest]) -> list[tuple[str, str]]:
 
 FIRST_KEY_LINE = pyproject("").count("\n") + 1  # the line of a table's first key
 ALL_MAJOR = "sm_75 sm_80 sm_90 sm_100 sm_120 compute_120"
-REPLACES_GLOBAL = "which replaces the global archs"
+REPLACES_GLOBAL = "in place of the global archs"
 
 
 @pytest.mark.parametrize(

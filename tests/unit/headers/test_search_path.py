@@ -185,9 +185,9 @@ def test_where_the_home_cannot_be_written_the_headers_are_unpacked_for_this_proc
     assert (bundled.path / "cuda_fp16.h").is_file()
     assert (len(first.installs), again.installs) == (1, [])
     assert user_folders.fallback_warning() == (
-        f"NVRTC's headers cannot be unpacked into the user's cache folder: {home / 'headers'} "
-        "is not a folder; "
-        "this build uses a temporary folder, so the next build cannot reuse its results"
+        "this build uses a temporary folder as cache folder, "
+        f"because NVRTC's headers cannot be unpacked into the user's cache folder: {home / 'headers'} "
+        "is not a folder; the next build cannot reuse the results of this build"
     )
 
 
@@ -198,9 +198,9 @@ def test_headers_that_can_be_unpacked_nowhere_are_an_error(
     write_tree(home, {"headers": "not a folder"})
     monkeypatch.setattr(user_folders, "use_temporary_folder", lambda _why: home / "headers")
     assert str(refusal(ToolchainError, roots, FakeToolkit("13.5.37"))) == (
-        f"NVRTC's headers cannot be unpacked into the user's cache folder: {home / 'headers'} "
-        "is not a folder; "
-        f"unpacking into a temporary folder also failed: {home / 'headers'} is not a folder"
+        "NVRTC's headers cannot be unpacked "
+        f"into the user's cache folder ({home / 'headers'} is not a folder), "
+        f"nor into a temporary folder ({home / 'headers'} is not a folder)"
     )
 
 

@@ -195,15 +195,15 @@ CHANGES = {
         Edit(environ={"HATCH_CUBIN_ARCHS": "sm_52"}),
         "cannot be assembled for sm_52",
     ),
-    "the toolkit": (Edit(table=('"13"', '"13.5"')), "toolkit was 13, and is 13.5"),
-    "no toolkit": (Edit(table=('toolkit = "13"\n', "")), "toolkit was 13, and is not set"),
+    "the toolkit": (Edit(table=('"13"', '"13.5"')), "toolkit was 13, and is now 13.5"),
+    "no toolkit": (Edit(table=('toolkit = "13"\n', "")), "toolkit was 13, and is now not set"),
     "a variable's toolkit": (
         Edit(environ={"HATCH_CUBIN_TOOLKIT": "12.9"}),
-        "toolkit was 13, and is 12.9",
+        "toolkit was 13, and is now 12.9",
     ),
     "a package of headers": (
         Edit(table=("archs", 'header-packages = ["nvidia-cutlass"]\narchs')),
-        "header-packages was [], and is ['nvidia-cutlass']",
+        "header-packages was [], and is now ['nvidia-cutlass']",
     ),
 }
 
@@ -249,8 +249,8 @@ def test_other_versions_are_told(project: Project, text: str) -> None:
     found = lock_format.decode(text)
     before = found._replace(generator="0.0.1", data_model="llp64")
     assert lock_comparison.plan_by_lock(before, project, read_sources(project)).changes == (
-        f"the version of hatch-cubin was 0.0.1, and is {found.generator}",
-        "the data model was llp64, and is lp64",
+        f"the version of hatch-cubin was 0.0.1, and is now {found.generator}",
+        "the data model was llp64, and is now lp64",
     )
 
 
@@ -296,12 +296,12 @@ def test_what_the_cache_lacks_is_compiled_and_has_to_have_the_locks_keys(
     older = found._replace(builds={**found.builds, "nvrtc": "13.0.1"})
     (project.root / lock_format.NAME).write_text(lock_format.encode(older))
     shutil.rmtree(tmp_path / "empty")
-    with pytest.raises(LockError, match=rf"NVRTC was 13\.0\.1, and is {found.builds['nvrtc']}"):
+    with pytest.raises(LockError, match=rf"NVRTC was 13\.0\.1, and is now {found.builds['nvrtc']}"):
         pipeline.build(empty)
     said: list[str] = []
     free = replace(project, config=config, inform=said.append)
     assert pipeline.build(free) == bundle
-    assert any(line.startswith("cubin.lock is stale (NVRTC was 13.0.1, and is ") for line in said)
+    assert any(line.startswith("cubin.lock is stale (NVRTC was 13.0.1, and is now ") for line in said)
 
 
 def _without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ def test_a_group_leaves_out_what_a_link_cannot_serve_and_says_so() -> None:
     assert [str(unit.arch) for unit in plan.units if unit.module.link] == ["sm_80", "sm_90", "sm_120"]
     assert plan.notes == (
         "demo/h.ptx: not built for sm_75, which cannot run PTX with .target sm_80",
-        f"solver: not built for compute_120: {NO_PTX}",
+        f"solver: not built for compute_120, because {NO_PTX}",
     )
 
 
@@ -156,7 +156,7 @@ def test_a_group_leaves_out_what_a_link_cannot_serve_and_says_so() -> None:
 def test_ptx_that_is_asked_for_by_name_is_of_lto_ir_alone(table: str, members: Sequence[str]) -> None:
     (told,) = refusal(f'archs = ["90"]\n{table}', members)
     assert told.partition("\n  ")[::2] == (
-        f"pyproject.toml:12: solver cannot be linked for compute_90: {NO_PTX}",
+        f"pyproject.toml:12: solver cannot be linked for compute_90, because {NO_PTX}",
         'hint: in the module\'s table: archs = ["sm_90"]',
     )
 

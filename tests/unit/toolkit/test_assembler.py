@@ -84,8 +84,9 @@ def test_another_build_is_not_used_and_named(
 ) -> None:
     program(tmp_path / "nvidia/cu13/bin/ptxas", said)
     place = "SITE/nvidia/cu13/bin/ptxas"
-    assert f" 13.0.88, the version of the installed NVRTC, but {place} is {why}\n" in refusal(
-        monkeypatch, tmp_path
+    assert (
+        f" 13.0.88, the version of the installed NVRTC, but no ptxas has this version: {place} is {why}\n"
+        in refusal(monkeypatch, tmp_path)
     )
 
 

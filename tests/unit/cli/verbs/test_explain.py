@@ -182,7 +182,7 @@ def test_a_new_variant_is_compared_with_another_and_an_old_one_with_itself(
         "miss  red[BLOCK=96] for sm_90",
         *[line for line in explain("red[BLOCK=96]") if line.startswith("      macro")],
         *same,
-        "archs  'sm_90' (pyproject.toml:15, which replaces the global archs)",
+        "archs  'sm_90' (pyproject.toml:15, in place of the global archs)",
     ]
 
 

@@ -123,7 +123,7 @@ def test_a_check_names_another_compiler(root: Path, capsys: pytest.CaptureFixtur
         1,
         [
             "hatch-cubin: error: cubin.lock: is stale [lock-stale]",
-            f"  NVRTC was 13.0.1, and is {Toolkit(None).nvrtc}",
+            f"  NVRTC was 13.0.1, and is now {Toolkit(None).nvrtc}",
         ],
     )
 

@@ -115,7 +115,7 @@ def test_several_wheels_are_compared_with_one_rebuild(
     answer = Answer(command, *(whole, other, again, "--rebuild", "--project", tmp_path))
     assert len(builds) == 1
     assert [line for line in answer.out.splitlines() if "compiled again" in line] == [
-        f"{wheel}/demo/_cubins: 2 units compiled again: 2 have exactly the same bytes"
+        f"{wheel}/demo/_cubins: of 2 units compiled again, 2 have exactly the same bytes"
         for wheel in (whole, again)
     ]
     assert Coded("bundle-of-other-project", other, " (demo/_cubins)") in answer.errors

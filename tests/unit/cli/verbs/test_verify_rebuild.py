@@ -54,7 +54,7 @@ def test_a_rebuild_that_gives_the_same(
     answer = rebuilt(command, bundle_folder, tmp_path)
     assert (
         answer.out.splitlines()[1]
-        == f"{bundle_folder.as_posix()}: 2 units compiled again: 2 have exactly the same bytes"
+        == f"{bundle_folder.as_posix()}: of 2 units compiled again, 2 have exactly the same bytes"
     )
     assert (answer.code, report.exists()) == (0, False)
     assert _notes() == before  # of the builds with caches that are kept
@@ -68,7 +68,7 @@ def test_a_bundle_tells_its_package_where_nobody_else_does(tmp_path: Path, comma
     assert main(["bundle", "--project", str(tmp_path), "--into", str(tmp_path / "lib/demo")]) == 0
     answer = Answer(command, tmp_path / "lib/demo", "--rebuild", "--project", tmp_path)
     assert answer.code == 0
-    assert "1 unit compiled again: 1 has exactly the same bytes\n" in answer.out
+    assert "of 1 unit compiled again, 1 has exactly the same bytes\n" in answer.out
 
 
 @pytest.mark.nvrtc
@@ -91,7 +91,7 @@ def test_a_poisoned_cache_is_found(tmp_path: Path, command: Command) -> None:
     assert answer.code == 1
     assert (
         answer.out.splitlines()[1]
-        == f"{shipped.as_posix()}: 2 units compiled again: 1 has exactly the same bytes"
+        == f"{shipped.as_posix()}: of 2 units compiled again, 1 has exactly the same bytes"
     )
     assert answer.err.splitlines()[-3:] == [
         (
@@ -299,8 +299,8 @@ def test_every_file_that_is_ours_is_compared(
     answer = rebuilt(command, wheel, tmp_path)
     assert answer.code == 1
     assert answer.out.splitlines()[-2:] == [
-        f"{wheel}/demo/_cubins: 2 units compiled again: 2 have exactly the same bytes",
-        f"{wheel}/demo/_cubins: {OTHERS} other files made again: {OTHERS - 1} have exactly the same bytes",
+        f"{wheel}/demo/_cubins: of 2 units compiled again, 2 have exactly the same bytes",
+        f"{wheel}/demo/_cubins: of {OTHERS} other files made again, {OTHERS - 1} have exactly the same bytes",
     ]
     assert Coded("file-differs", "demo/_cubins", "1 file ") in answer.errors
     assert f"  {name}" in answer.err.splitlines()
@@ -334,7 +334,7 @@ def test_a_unit_is_only_the_same_where_its_file_is(tmp_path: Path, command: Comm
 
     answer = rebuilt(command, wheel_of(tmp_path, forge), tmp_path)
     assert answer.out.splitlines()[0].endswith(
-        "/demo/_cubins: 2 units compiled again: 0 have exactly the same bytes"
+        "/demo/_cubins: of 2 units compiled again, 0 have exactly the same bytes"
     )
     assert Coded("unit-differs", "demo/_cubins", "2 units ") in answer.errors
     assert Coded("file-missing", "demo/_cubins/saxpy.sm_80.cubin") in answer.errors
@@ -408,7 +408,7 @@ def test_the_notes_of_an_editable_install_are_compared(tmp_path: Path, command: 
     answer = rebuilt(command, folder, tmp_path)
     assert (answer.code, answer.out.splitlines()[-1]) == (
         0,
-        f"{folder.as_posix()}: {OTHERS} other files made again: {OTHERS} have exactly the same bytes",
+        f"{folder.as_posix()}: of {OTHERS} other files made again, {OTHERS} have exactly the same bytes",
     )
     notes = json.loads((folder / "editable.json").read_text())
     notes["files"]["demo/saxpy.cu"][-1] = sha256(b"evil")

@@ -348,7 +348,10 @@ def test_hopes_are_given_up_where_nobody_comes(
         (
             {"packages": {"distributed": "2024.8.0"}},
             NoMoreWorkers(
-                "the cluster has distributed 2024.8.0, but this machine has 2026.8.0",
+                (
+                    "the cluster has version 2024.8.0 of the package 'distributed', "
+                    "but this machine has version 2026.8.0"
+                ),
                 "this machine and the cluster need the same version: pip install distributed==2024.8.0",
             ),
         ),

@@ -15,7 +15,10 @@ from tests.helpers import write_tree
 
 from .failed_compiles import APART, TABLES, error, setting, table
 
-AS_DEVICE = "to compile such functions as device code: options = { device-as-default-execution-space = true }"
+AS_DEVICE = (
+    "to compile functions without an annotation as device code: "
+    "options = { device-as-default-execution-space = true }"
+)
 UNANNOTATED = (
     "A function without execution space annotations (__host__/__device__/__global__) is considered a host one"
 )
@@ -55,7 +58,7 @@ def test_a_header_wheel_written_for_hosts_too_asks_for_the_option(tmp_path: Path
     assert told is not None
     assert told[0].context == ("and 1 more error after this error",)
     assert told[0].hint == (
-        "to compile such functions as device code: "
+        "to compile functions without an annotation as device code: "
         'options = { std = "c++20", device-as-default-execution-space = true }'
     )
 
@@ -65,7 +68,7 @@ def test_an_option_that_a_rule_of_the_source_sets_is_asked_for_in_its_lines(tmp_
     told = host_code.unannotated([error(UNANNOTATED, "<cccl>/a.h")], setting(tmp_path, rule))
     assert told is not None
     assert told[0].hint == (
-        "to compile such functions as device code:"
+        "to compile functions without an annotation as device code:"
         + table("options = { device-as-default-execution-space = true }")
     )
 

@@ -28,7 +28,8 @@ enum class Mode : int { SLOW, FAST = 2 };  // NEVER
 
 ARCHS = 'archs = ["sm_90"]\n'
 LISTED = (
-    "the templates of demo/a.cu, each with an example of its arguments: 'kern<float>', 'my::scale<float, 4>'"
+    "the templates of demo/a.cu, each with an example of its arguments, are: "
+    "'kern<float>', 'my::scale<float, 4>'"
 )
 ABOUT_KERN = "the kernel's template is 'template <class T>' (demo/a.cu:2): write for example \"kern<float>\""
 ABOUT_SCALE = (

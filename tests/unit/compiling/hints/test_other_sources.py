@@ -189,7 +189,8 @@ def test_other_variables_are_not_linked(tmp_path: Path, defined: str, other: str
 
 
 INCLUDE = (
-    "each source is compiled alone: include the file with the definition, or link both with a module table"
+    "each source is compiled alone: include the file with the definition, "
+    "or link both sources with a module table"
 )
 
 
