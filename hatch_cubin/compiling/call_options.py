@@ -47,7 +47,7 @@ def with_macros(config: Config, source: Source, missing: Iterable[str]) -> str |
     line = f'"options": {json.dumps(options)}' if is_produced else setting("options", options)
     return (
         "'define' does not apply to a source with 'as': "
-        f"write the same options as in the library's call into {table_or_settings}: {line}"
+        f"in {table_or_settings}, write {line}, as in the library's call"
     )
 
 
