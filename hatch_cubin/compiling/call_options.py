@@ -47,8 +47,8 @@ def with_macros(config: Config, source: Source, missing: Iterable[str]) -> str |
         return None
     options = [*call.call_options, *(option for name, option in defined.items() if name in named)]
     return (
-        "'define' does not apply to a source with 'as': write the same options as in the library's call into "
-        f"{table_or_settings}: {_line(source, call, options)}"
+        "'define' does not apply to a source with 'as': "
+        f"in {table_or_settings}, write {_line(source, call, options)}, as in the library's call"
     )
 
 

@@ -232,7 +232,7 @@ def test_a_macro_outside_a_call_is_added_by_the_hint_to_the_options_of_the_call(
     written = 'options = ["-DONE=1", "-Dn_rows=4", "-DSQ(x)=((x)*(x))", "-DSIGN=1", "-DTWO=2"]'
     cure = (
         "'define' does not apply to a source with 'as': "
-        f"write the same options as in the library's call into the table at {place}: {written}"
+        f"in the table at {place}, write {written}, as in the library's call"
     )
     assert [each.hint.startswith(cure) for each in error.problems] == [True]
     warned = plan_warnings.unread_macros(project, pipeline.make_plan(project).jobs)
@@ -295,7 +295,7 @@ def test_a_macro_outside_a_produced_call_is_added_by_the_hint_to_the_returned_op
     error: Any = refusal(Exception, pipeline.build, project)
     (hint,) = [each.hint for each in error.problems]
     written = '"options": ["-DN=4"]'
-    assert hint.endswith(f" into the settings that demo/gen.py returns for this source: {written}")
+    assert f"in the settings that demo/gen.py returns for this source, write {written}, " in hint
     (project.root / "demo/gen.py").write_text(code.replace('"as"', f'{written}, "as"'))
     pipeline.build(project)
 

@@ -121,7 +121,9 @@ def test_a_file_with_host_code_is_left_out_of_the_sources_by_the_hint(
 ) -> None:
     found = [error('cannot open source file "torch/extension.h"', path)]
     (told,) = advise(found, setting(tmp_path, options, path=path))
-    cure = f"add \"{path}\" to 'exclude'" if is_excluded else f"it matches this file instead of {path}"
+    cure = (
+        f"add \"{path}\" to 'exclude'" if is_excluded else f"it matches the separate file instead of {path}"
+    )
     assert cure in (told.hint or "")
 
 
@@ -130,7 +132,7 @@ def test_a_member_of_a_module_is_not_excluded(tmp_path: Path) -> None:
     failed = setting(tmp_path)
     failed = replace(failed, module=replace(failed.module, part_of="m"))
     (told,) = advise([error('cannot open source file "vector"')], failed)
-    assert "it matches this file instead of demo/a.cu" in (told.hint or "")
+    assert "it matches the separate file instead of demo/a.cu" in (told.hint or "")
 
 
 def test_a_header_is_not_excluded(tmp_path: Path) -> None:

@@ -623,7 +623,7 @@ def test_sizes_that_lto_finds_to_differ_are_told_with_both_places(tmp_path: Path
     files = {"a.cu": SIZED, "b.cu": f"{LINES}__device__ int v[4];\n"}
     (found,) = failure(tmp_path, files, module("m", *files, mode="lto"))
     assert found.splitlines()[0].partition(": ")[2] == (
-        "'v' has 32 bytes in demo/a.cu:1, and has 16 bytes in demo/b.cu:3"
+        "'v' is declared differently: it has 32 bytes in demo/a.cu:1, and has 16 bytes in demo/b.cu:3"
     )
 
 
