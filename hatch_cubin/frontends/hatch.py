@@ -24,7 +24,7 @@ from ..common.console import Console
 from ..config import table_location
 from ..config.config import Config, parse_config
 from ..config.known_names import MISNAMED_HOOKS
-from ..errors import PREFIX, ConfigError, HatchCubinError, problem, reported
+from ..errors import PREFIX, ConfigError, ToolchainError, problem, reported
 from ..lockfile import required_wheels
 from ..project.project import Project, cache_entries, cache_folders
 from ..project.source import BUNDLE_FOLDER
@@ -192,21 +192,18 @@ def packages_of(root: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _editables_named(*, needed: bool) -> Iterator[None]:
-    """If the `with` block fails and asks the user to install packages, also ask for the package editables.
+    """If the `with` block fails because the compiler is incomplete, also ask for the package editables.
 
     hatchling imports editables only after the hook has run. *needed* is false if hatchling does not import
     editables for this editable install.
     """
     try:
         yield
-    except HatchCubinError as exc:
+    except ToolchainError as exc:
         if needed and importlib.util.find_spec("editables") is None:
-            exc.problems = tuple(
-                each._replace(hint=f"{each.hint}; hatchling also needs editables: pip install editables")
-                if "pip install" in (each.hint or "")
-                else each
-                for each in exc.problems
-            )
+            first, *others = exc.problems
+            own = "hatchling also needs editables: pip install editables"
+            exc.problems = (first._replace(hint="; ".join(filter(None, (own, first.hint)))), *others)
         raise
 
 
