@@ -65,7 +65,7 @@ _Result = TypeVar("_Result")
 def _names_table(
     step: Callable[Concatenate[Project, _Arguments], _Result],
 ) -> Callable[Concatenate[Project, _Arguments], _Result]:
-    """Return *step*, changed so that hints with a line for pyproject.toml also name the table of the line."""
+    """Return *step*, changed so that hints to add a line to pyproject.toml name the table for the line."""
 
     @functools.wraps(step)
     def with_table(project: Project, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:

@@ -534,7 +534,7 @@ def keys_of(unit_inputs: UnitInputs) -> Keys:
         return Keys(key, None)
     try:
         return Keys(key, core_key(unit))
-    # Cuda.core does not make a cache key if the key would not cover all inputs.
+    # cuda.core does not make a cache key if the key would not cover all inputs.
     except (TypeError, ValueError):
         return Keys(key, None)
 

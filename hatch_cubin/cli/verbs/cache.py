@@ -88,7 +88,7 @@ def _gc_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-last-build",
         action="store_true",
-        help="keep the entries that the last build used; if this is the only option, remove all the rest",
+        help="keep the entries that the last build used; without another option, remove all other entries",
     )
 
 
