@@ -33,6 +33,7 @@ _LEAVE_OUT = (
     "remove the option from this table and from the call; or remove this table and exclude the source, so "
     "that {} compiles the text at run time"
 )
+_ARCHS = "remove the option from this table, because 'archs' chooses the archs; the call can keep its arch"
 _NOT_IN_KEY = (
     "remove the option, because the library ignores folders when it looks for the module of a call; list "
     "the project's folders in 'include-dirs', and wheels with headers in 'header-packages'"
@@ -114,7 +115,8 @@ def _parsed(front: str, written: Sequence[str], report: Report) -> Iterator[_Opt
             report(problem("invalid-value", what, hint=_meant(front, written, index)), ("options", index))
         elif found is None:
             what = f"options: {written[index]!r} cannot be an option in a table with 'as'"
-            hint = _meant(front, written, index) or _LEAVE_OUT.format(_LIBRARIES[front])
+            leave_out = _ARCHS if _is_arch_of_core(front, written[index]) else _LEAVE_OUT
+            hint = _meant(front, written, index) or leave_out.format(_LIBRARIES[front])
             report(problem("option-without-key", what, hint=hint), ("options", index))
         else:
             yield _Option(front, *parse_options(front, found)[0], " ".join(found), index)
@@ -126,6 +128,11 @@ _FIRST = (slice(1), slice(2))  # an option is one string, or two strings: a name
 
 def _is_option(front: str, written: Sequence[str]) -> bool:
     return _count(front, written) == 1
+
+
+def _is_arch_of_core(front: str, written: str) -> bool:
+    """Return whether an option is the arch of a call of cuda.core, which is not in the call's key."""
+    return front == "cuda.core" and written.startswith(("-arch", "--gpu-architecture"))
 
 
 def _count(front: str, written: Sequence[str]) -> int:

@@ -100,6 +100,12 @@ def test_an_option_that_no_key_has_is_refused_where_it_is(option: str, code: str
     assert refused(f'options = ["-DN=4",\n"{option}"]') == [(code, 4, LEAVE_OUT)]
 
 
+@pytest.mark.parametrize("option", ["-arch=sm_90", "--gpu-architecture=sm_90"])
+def test_the_arch_of_a_call_of_cuda_core_stays_in_the_call(option: str) -> None:
+    told = "remove the option from this table, because 'archs' chooses the archs; the call can keep its arch"
+    assert refused(f'options = ["{option}"]', 'as = "cuda.core"') == [("option-without-key", 3, told)]
+
+
 @pytest.mark.parametrize(
     ("option", "code", "meant"),
     [
