@@ -479,6 +479,7 @@ def test_a_source_in_ext_modules_is_told_before_setuptools_fails(tmp_path: Path)
     assert "cuda-source-in-extension" not in metadata.stderr
 
 
+@pytest.mark.counted
 def test_only_setuptools_own_compiler_cannot_compile_a_source_in_ext_modules() -> None:
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
