@@ -56,7 +56,7 @@ def settings_of_no_call(project: Project, jobs: Iterable[Job]) -> list[Problem]:
     """Return a problem for `options` and `include-dirs` of the main table if all sources belong to calls."""
     config, modules = project.config, [job.unit.module for job in jobs]
     keys = [key for key in ("options", "include-dirs") if config.place.has(key)]
-    if not keys or not all(module.front for module in modules):
+    if not keys or not modules or not all(module.front for module in modules):
         return []
     sources = (module.source for module in modules)
     of_first = next(((each, place) for each in sources if (place := place_of_options(config, each))), None)

@@ -75,7 +75,7 @@ class CubinBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
         if version == "editable":
             is_rebuild = "--hooks-only" in sys.argv  # hatchling then runs only the hooks
-            with _editables_named(needed=not (is_rebuild or self.build_config.dev_mode_dirs)):
+            with _asking_for_editables(needed=not (is_rebuild or self.build_config.dev_mode_dirs)):
                 pipeline.build_in_place(project, layout.HATCH_REBUILD)
             self._warn_about_sdists(project, project.bundle_folder, *cache_folders(project))
             return
@@ -191,7 +191,7 @@ def packages_of(root: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _editables_named(*, needed: bool) -> Iterator[None]:
+def _asking_for_editables(*, needed: bool) -> Iterator[None]:
     """If the `with` block fails because the compiler is incomplete, also ask for the package editables.
 
     hatchling imports editables only after the hook has run. *needed* is false if hatchling does not import

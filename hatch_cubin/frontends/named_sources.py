@@ -32,8 +32,8 @@ def warn_of_patterns(project: Project, left_out: Sequence[str], patterns: Iterab
         if named:
             shown = named[0] if len(named) == 1 else f"{named[0]} and {len(named) - 1} more"
             what = (
-                f"{setting}: {pattern!r} matches {shown}, but hatch-cubin does not put files into the wheel "
-                "from which it compiles kernels"
+                f"{setting}: {pattern!r} matches {shown}, "
+                "but hatch-cubin does not put the sources of kernels into the wheel"
             )
             hint = (
                 f"remove the pattern; or, to keep these files in the wheel, write in {project.config.place}: "

@@ -198,15 +198,15 @@ def _bundled_headers(toolkit: Toolkit) -> Path | None:
     try:
         return _unpack_headers(toolkit, user_folders.user_folder() / user_folders.HEADERS)
     except OSError as exc:
-        in_cache_folder = exc.strerror
-        why = f"NVRTC's headers cannot be unpacked into the user's cache folder: {in_cache_folder}"
+        reason = exc.strerror
+        why = f"NVRTC's headers cannot be unpacked into the user's cache folder: {reason}"
     try:
         return _unpack_headers(toolkit, user_folders.use_temporary_folder(why))
     except OSError as exc:
         raise ToolchainError(
             problem(
                 "headers-not-unpacked",
-                f"NVRTC's headers cannot be unpacked into the user's cache folder ({in_cache_folder}), "
+                f"NVRTC's headers cannot be unpacked into the user's cache folder ({reason}), "
                 f"nor into a temporary folder ({exc.strerror})",
             )
         ) from exc

@@ -29,7 +29,7 @@ from ..headers.search_path import (
     wheels_at,
 )
 from ..planning import linked_modules, unit_plan
-from ..planning.unit_plan import Apart, Module, Unit
+from ..planning.unit_plan import AbsentSources, Module, Unit
 from ..project.project import Project, ProjectSources
 from ..project.scan import Include, can_hide_includes, include_values, line_of_include
 from ..project.source import Source, without_comments
@@ -374,8 +374,8 @@ def _modules(
     ]
     specs = {config.archs, *filter(None, own)}
     targets = {each: expand(each) for each in specs}
-    apart = Apart(not sources.is_complete, sources.excluded)
-    return linked_modules.plan_modules(config, sources.all, sources.by_module_table, targets, apart=apart)
+    absent = AbsentSources(not sources.is_complete, sources.excluded)
+    return linked_modules.plan_modules(config, sources.all, sources.by_module_table, targets, absent=absent)
 
 
 def _unlisted_package_error(module: Module, headers: Mapping[str, str]) -> SourceError:

@@ -11,7 +11,7 @@ from ..errors import ConfigError, Location, problem
 from ..project.source import Source, glob_regex
 from ..project.tile_kernels import kernel_kinds
 from . import unit_plan
-from .unit_plan import NONE_APART, Apart, LinkRecipe, Module, TargetsBySpecs
+from .unit_plan import NONE_ABSENT, AbsentSources, LinkRecipe, Module, TargetsBySpecs
 
 # Keys of a [[source]] table that must not be set for a source of a linked module.
 _OF_MODULES = ("name", "archs", "variants", "front")
@@ -28,18 +28,18 @@ def plan_modules(
     members: Sequence[Sequence[str]],
     expand_targets: TargetsBySpecs,
     *,
-    apart: Apart = NONE_APART,
+    absent: AbsentSources = NONE_ABSENT,
 ) -> list[Module]:
     """Return all modules and the objects of linked modules, sorted by name; modules may share a name.
 
     *members* contains the paths of the sources that each [[module]] table lists. The sources in a [[module]]
-    table are linked, and do not become separate modules. *apart* describes the project's other sources. If
-    sources are still missing, modules whose sources are not known yet are left out.
+    table are linked, and do not become separate modules. *absent* describes sources that are excluded or
+    not known yet. Modules whose sources are not known yet are left out.
     """
     linked_paths = {path for paths in members for path in paths}
     alone = [source for source in sources if source.path not in linked_paths]
     parts = [source for source in sources if source.path in linked_paths]
-    modules = unit_plan.plan_modules(config, alone, expand_targets, parts, apart=apart)
+    modules = unit_plan.plan_modules(config, alone, expand_targets, parts, absent=absent)
     if any(module.front for module in modules):
         from .equal_calls import merge_equal_calls  # lazy import: few projects have such modules
 
@@ -50,7 +50,7 @@ def plan_modules(
     _refuse_macros_of_variants(config, members)
     linked = _LinkedModules(config, {source.path: source for source in parts}, expand_targets)
     for number, paths in enumerate(members):
-        if paths or not apart.has_missing:
+        if paths or not absent.will_follow:
             modules += linked.modules(number, paths)
     return sorted([*modules, *linked.objects.values()], key=lambda module: module.name)
 

@@ -205,14 +205,14 @@ class Toolchain(NamedTuple):
     tile: tuple[int, ...] = ()  # the capabilities that tileiras can compile tile kernels for
 
 
-class Apart(NamedTuple):
-    """The sources that a plan cannot contain, because they are excluded or not known yet."""
+class AbsentSources(NamedTuple):
+    """The sources that a plan does not contain, because they are excluded or not known yet."""
 
-    has_missing: bool = False  # whether producers will return more sources
+    will_follow: bool = False  # whether producers will return more sources
     excluded: Sequence[str] = ()  # the paths that 'exclude' removes from the sources
 
 
-NONE_APART = Apart()
+NONE_ABSENT = AbsentSources()
 
 
 def plan_modules(
@@ -221,15 +221,15 @@ def plan_modules(
     expand_targets: TargetsBySpecs,
     others: Sequence[Source] = (),
     *,
-    apart: Apart = NONE_APART,
+    absent: AbsentSources = NONE_ABSENT,
 ) -> list[Module]:
     """Return the modules of all sources and variants, sorted by name; modules may share a name.
 
     *others* are the sources of linked modules. It is not an error if a [[source]] table matches only sources
     of linked modules. Raise ConfigError if a [[source]] table matches no source. Also raise ConfigError if a
-    table for a PTX source sets a key that is only for C++ sources. *apart* describes the sources of the
-    project that *sources* and *others* do not contain. If sources are still missing, a [[source]] table that
-    matches no source is not an error.
+    table for a PTX source sets a key that is only for C++ sources. *absent* describes sources that are
+    excluded or not known yet. If more sources will follow, a [[source]] table that matches no source is not
+    an error.
     """
     own_archs = () if "archs" in config.replaced else config.archs
     tables = config.place.source_tables
@@ -248,10 +248,10 @@ def plan_modules(
             "pattern-matches-nothing",
             f"path {rule.path!r} does not match any source",
             config.place.of("source", index, "path"),
-            _why_nothing_matches(config, rule.path, paths, apart.excluded),
+            _why_nothing_matches(config, rule.path, paths, absent.excluded),
         )
         for index, rule in enumerate(config.source)
-        if not apart.has_missing and index not in matched
+        if not absent.will_follow and index not in matched
     ]
     no_cpp = [(index, source) for source in sources if not source.is_cpp for index in rules_of[source.path]]
     problems += [
@@ -279,7 +279,7 @@ def plan_modules(
         and source.produced
         and (source.produced.rule.instantiate or source.produced.rule.variants)
     ]
-    problems += _settings_without_effect(config, rules_of, every) if not apart.has_missing else ()
+    problems += _settings_without_effect(config, rules_of, every) if not absent.will_follow else ()
     if problems:
         raise ConfigError(*problems)
     modules = []

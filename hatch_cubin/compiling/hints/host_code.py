@@ -159,8 +159,7 @@ def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanati
             return _ONLY_DEVICE
         return (
             "mark kernels with __global__, and the functions that they call with __device__; "
-            f"if the file has host code, {SEPARATE_THE_KERNELS}; "
-            f"to compile functions without an annotation as device code:{pasted}"
+            f"if the file has host code, {SEPARATE_THE_KERNELS}; {as_device}"
         )
 
     like_it = [each for each in found if _UNANNOTATED.search(each.text) and not _is_marked(each)]
@@ -187,10 +186,7 @@ def variables(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     pasted = failed.pasted("options", {"device-as-default-execution-space": True})
     hint = f"to compile all such variables as __device__:{pasted}"
     if "data member" not in sure[0].text:
-        hint = (
-            "mark the variable with __device__ or __constant__; "
-            f"to compile all such variables as __device__:{pasted}"
-        )
+        hint = f"mark the variable with __device__ or __constant__; {hint}"
     others = [each for each in found if each not in sure]
     return replace(sure[0], hint=hint).followed_by(len(sure) - 1), others
 

@@ -38,7 +38,7 @@ _BY_NVCC = {
     "ctime": r"time_t",
     "sys/types.h": r"ushort|uint|ulong",
 }
-# Headers that a source has to include for nvcc, too:
+# Headers that nvcc does not include automatically:
 _ELSEWHERE = {
     "cfloat": r"(FLT|DBL)_(RADIX|DIG|EPSILON|(TRUE_)?MIN|MAX|MANT_DIG|M(IN|AX)_(10_)?EXP)",
     "cuda_fp16.h": (

@@ -71,7 +71,7 @@ class CheckResult(NamedTuple):
     bundles: Sequence[BundleCheck]
     problems: Sequence[Problem]
     warnings: Sequence[Problem]
-    sources_without_tile_code: Mapping[str, str]  # The source of each readable module without tile kernels.
+    sources_without_tile_code: Mapping[str, str]  # each module's source
 
 
 def check(

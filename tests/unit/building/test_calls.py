@@ -284,6 +284,11 @@ def test_options_outside_recorded_and_produced_calls_are_told(tmp_path: Path) ->
     assert hints == [to_call, "remove 'options'"]
 
 
+def test_without_modules_no_option_is_said_to_be_outside_all_calls(tmp_path: Path) -> None:
+    project = make_project(tmp_path, {"a.cu": ""}, "options = { use-fast-math = true }\n")
+    assert call_options.settings_of_no_call(project, []) == []
+
+
 def test_a_macro_outside_a_produced_call_is_added_by_the_hint_to_the_returned_options(
     tmp_path: Path,
 ) -> None:

@@ -11,7 +11,7 @@ from hatch_cubin.config.config import Config, ProducerRule
 from hatch_cubin.errors import ConfigError
 from hatch_cubin.keys import shared_names
 from hatch_cubin.planning import linked_modules
-from hatch_cubin.planning.unit_plan import Apart, Module
+from hatch_cubin.planning.unit_plan import AbsentSources, Module
 from hatch_cubin.producing.produced_texts import sources_of
 from hatch_cubin.project.source import Source
 from tests.helpers import TABLE, found, read_config, refusal
@@ -117,9 +117,8 @@ def test_ptx_has_no_settings_of_cpp() -> None:
 
 def test_a_table_may_match_a_source_that_is_not_known_yet() -> None:
     config = read_config(f'{ARCHS}{SOURCE}path = "demo/mm.cu"\nname = "x"\n{MODULE}')
-    assert (
-        linked_modules.plan_modules(config, [], [()], {config.archs: ()}, apart=Apart(has_missing=True)) == []
-    )
+    absent = AbsentSources(will_follow=True)
+    assert linked_modules.plan_modules(config, [], [()], {config.archs: ()}, absent=absent) == []
     error = refusal(ConfigError, plan, f'{ARCHS}{SOURCE}path = "demo/no.cu"\nname = "x"', {"mm.cu": "x"})
     assert found(error)[0][0] == "pattern-matches-nothing"
 

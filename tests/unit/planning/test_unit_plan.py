@@ -15,7 +15,7 @@ from hatch_cubin.config.config import Config
 from hatch_cubin.config.value_checks import MAX_VARIANTS
 from hatch_cubin.errors import ConfigError, HatchCubinError, Location, Problem, problem
 from hatch_cubin.planning.unit_plan import (
-    Apart,
+    AbsentSources,
     Module,
     Toolchain,
     UnitPlan,
@@ -279,7 +279,9 @@ def test_a_path_without_its_folders_is_told_with_them(path: str, hint: str) -> N
 def test_a_source_table_for_excluded_files_is_to_be_deleted(path: str) -> None:
     config = read_config(f"exclude = ['**/*.ptx']\n{RULE}\npath = '{path}'")
     with pytest.raises(ConfigError) as caught:
-        plan_modules(config, cu("demo/red.cu"), expanded(config), apart=Apart(excluded=["demo/red.ptx"]))
+        plan_modules(
+            config, cu("demo/red.cu"), expanded(config), absent=AbsentSources(excluded=["demo/red.ptx"])
+        )
     (found,) = caught.value.problems
     assert found.code == "pattern-matches-nothing"
     assert f"'exclude' at {Location('pyproject.toml', FIRST)} " in (found.hint or "")
@@ -289,7 +291,9 @@ def test_a_source_table_for_excluded_files_is_to_be_deleted(path: str) -> None:
 def test_a_path_that_is_not_whole_means_a_source_and_no_excluded_file() -> None:
     config = read_config(f"exclude = ['old/*']\n{RULE}\npath = 'red.cu'")
     with pytest.raises(ConfigError) as caught:
-        plan_modules(config, cu("demo/red.cu"), expanded(config), apart=Apart(excluded=["old/red.cu"]))
+        plan_modules(
+            config, cu("demo/red.cu"), expanded(config), absent=AbsentSources(excluded=["old/red.cu"])
+        )
     assert [each.hint for each in caught.value.problems] == ['path = "demo/red.cu"']
 
 
