@@ -59,7 +59,7 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
     more = ", …" * (len(known) > 20)
     guess = _guess(name, known) or f"the bundle has {', '.join(map(repr, known[:20])) or 'nothing'}{more}"
     if "<" in name:
-        guess = f"only template instances in 'instantiate' are built; {guess}"
+        guess = f"only instances in 'instantiate' of a source without 'as' are found; {guess}"
     guess += "; if its source is new, install the package again" * _layer().is_editable
     return _message(f"no kernel or module {name!r}; {guess}")
 
@@ -143,7 +143,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration'
     if absent:
         fix += f", and check that {found.source} defines this kernel for sm_{number}"
-    return f"{fix}; unset HATCH_CUBIN_ARCHS, and build again"
+    return f"{fix}; build again without HATCH_CUBIN_ARCHS"
 
 
 def _version(driver: int) -> str:
@@ -314,8 +314,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "f645dcdd2360f0055a91b435468d36bcde2c91568bdd7288a1bf2f44a64a149e",
-    "_split": "15820567e3d7e88204e3d52237958a96646706c68a5c22c80399ca54646ea264",
+    "_packs": "b1b63d98292bdebb386e12e0f97a5aa318451e4bb952e44b2eb8135ec13a4c24",
+    "_split": "9aee16ee15a22a30a04241430f370d028cb6823aa40dce1186ecbfecb276bd4a",
 }
 
 
@@ -434,4 +434,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "53fb7b0597019e66"
+__build__ = "cd37032064a6ae82"

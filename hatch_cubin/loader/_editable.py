@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "53fb7b0597019e66"
+__build__ = "cd37032064a6ae82"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "53fb7b0597019e66"
+__build__ = "cd37032064a6ae82"

@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "53fb7b0597019e66"
+__build__ = "cd37032064a6ae82"

@@ -84,4 +84,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "53fb7b0597019e66"
+__build__ = "cd37032064a6ae82"

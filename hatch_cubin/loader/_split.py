@@ -73,4 +73,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(what))
 
 
-__build__ = "53fb7b0597019e66"
+__build__ = "cd37032064a6ae82"

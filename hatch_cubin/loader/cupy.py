@@ -282,6 +282,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "53fb7b0597019e66"
+__build__ = "cd37032064a6ae82"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -36,7 +36,7 @@ from .absolute_paths import path_problems
 from .integrity import integrity_problems
 from .size_advice import largest_files, size_problem
 from .stray_files import stray_problems
-from .wheel_tags import tag_problems, tag_warnings
+from .wheel_tags import requirement_warnings, tag_problems, tag_warnings
 
 PYPI_MAX_BYTES = 100_000_000  # PyPI's default limit for the size of a file.
 _MAX_SHOWN = 10
@@ -96,7 +96,7 @@ def check(
         *path_problems(opened),
         *stray_problems(opened, excepted),
     ]
-    warnings = [*tag_warnings(opened), *index_warnings(opened)]
+    warnings = [*tag_warnings(opened), *requirement_warnings(opened), *index_warnings(opened)]
     bundles: list[BundleCheck] = []
     sources: dict[str, str] = {}
     for bundle in opened.bundles:
@@ -226,7 +226,7 @@ def _serve_gpus(gpus: Sequence[str], absent_from: Sequence[str]) -> str:
     archs = ", ".join(f'"sm_{_number(gpu)}"' for gpu in new)
     add_archs = (
         f"add {archs} to the archs of these kernels, if the kernels support {', '.join(new)}, and "
-        "unset HATCH_CUBIN_ARCHS"
+        "build without HATCH_CUBIN_ARCHS"
     )
     leave_out = (
         "name the GPUs that the wheel is for with --gpu, "

@@ -32,6 +32,10 @@ _PURELIB = re.compile(r"^Root-Is-Purelib: *(.*?) *\r?$", re.MULTILINE)
 _METADATA_FIELDS = {
     name: re.compile(rf"^{name}: *(.*?) *\r?$", re.MULTILINE | re.IGNORECASE) for name in ("Name", "Version")
 }
+# An extra may require hatch-cubin: its plugin for pytest, for instance.
+_REQUIRES_HATCH_CUBIN = re.compile(
+    r"^Requires-Dist: *hatch[-_.]+cubin(?![\w.-])(?!.*\bextra\b)", re.MULTILINE | re.IGNORECASE
+)
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
 _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
 _WINDOWS_DATA_MODEL = "llp64"  # On Windows, `long` has 32 bits.
@@ -76,6 +80,18 @@ def tag_warnings(opened: OpenedWheel) -> Iterator[Problem]:
     if opened.archive is not None and (match := WHEEL_NAME.fullmatch(name)) and _LINUX.search(match[4]):
         what = "PyPI does not accept linux_… tags: 'auditwheel repair' replaces them by manylinux_… tags"
         yield problem("linux-tag", what, Location(opened.path))
+
+
+def requirement_warnings(opened: OpenedWheel) -> Iterator[Problem]:
+    """Yield a warning if an installer would install hatch-cubin together with the wheel."""
+    if opened.archive is None:
+        return
+    with contextlib.suppress(BundleError):  # the integrity check reports unreadable metadata
+        place = metadata_file(opened.archive.namelist(), "METADATA", opened.path)
+        if _REQUIRES_HATCH_CUBIN.search(_metadata_fields(opened.archive, place)):
+            what = "requires hatch-cubin at run time, but only the build needs it"
+            hint = "move hatch-cubin from 'dependencies' of [project] to 'requires' of [build-system]"
+            yield problem("required-at-run-time", what, member_location(opened.archive, place), hint)
 
 
 def _label_problems(opened: OpenedWheel, wheel: zipfile.ZipFile, label: str | None) -> Iterator[Problem]:
@@ -134,9 +150,14 @@ def _release_problems(wheel: zipfile.ZipFile, place: str, release: str) -> Itera
     if place not in wheel.namelist():
         yield problem("file-missing", "is missing", member_location(wheel, place), _REFUSED)
         return
-    head = re.split(r"\r?\n\r?\n", read_member(wheel, place).decode("utf-8", "replace"))[0]
+    head = _metadata_fields(wheel, place)
     for (field, pattern), said in zip(_METADATA_FIELDS.items(), release.split("-"), strict=True):
         found = pattern.findall(head)
         if [*map(comparable_name, found)] != [comparable_name(said)]:
             what = f"says {field}: {', '.join(found) or 'nothing'}, but the wheel's name says {said}"
             yield problem("wheel-renamed", what, member_location(wheel, place), _REFUSED)
+
+
+def _metadata_fields(wheel: zipfile.ZipFile, place: str) -> str:
+    """Return the text of the fields in METADATA, without the project's description."""
+    return re.split(r"\r?\n\r?\n", read_member(wheel, place).decode("utf-8", "replace"))[0]

@@ -21,7 +21,7 @@ KERNELS: dict[Kernel, bytes] = {
 }
 
 
-UNSET = "and unset HATCH_CUBIN_ARCHS"
+BUILD_AGAIN = "and build without HATCH_CUBIN_ARCHS"
 OR = (
     "or name the GPUs that the wheel is for with --gpu, "
     "or name the kernels that need not run on all GPUs with --except"
@@ -108,7 +108,7 @@ def test_a_kernel_that_a_promised_gpu_has_nothing_of(tmp_path: Path, command: Co
     assert answer.err == [
         f"hatch-cubin: error: {wheel}/demo/_cubins: 1 of 3 kernels cannot run on 8.0 [gpu-not-served]",
         "  b: built for sm_90",
-        f'  hint: add "sm_80" to the archs of these kernels, if the kernels support 8.0, {UNSET}; {OR}',
+        f'  hint: add "sm_80" to the archs of these kernels, if the kernels support 8.0, {BUILD_AGAIN}; {OR}',
     ]
 
 
@@ -122,7 +122,7 @@ def test_a_kernel_that_its_source_defines_for_some_archs_only(tmp_path: Path, co
     hint = (
         "the source does not define these kernels for sm_80, perhaps because of an '#if': define the kernels "
         'for sm_80 too, and add "sm_75" to the archs of these kernels, if the kernels support 7.5, '
-        f"and unset HATCH_CUBIN_ARCHS; {OR}"
+        f"and build without HATCH_CUBIN_ARCHS; {OR}"
     )
     assert answer.err[1:] == [
         "  n in m: built for sm_90; the code for sm_80 does not contain this kernel",
@@ -395,8 +395,8 @@ PTX_ALONE = (
 NOTHING_FOR = (
     "3 of 3 kernels cannot run on 7.5"
     "%0A  a: built for sm_80, sm_90%0A  b: built for sm_90, compute_80%0A  c: built for sm_80, sm_90"
-    '%0A  hint: add "sm_75" to the archs of these kernels, if the kernels support 7.5, and unset '
-    "HATCH_CUBIN_ARCHS; or name the GPUs that the wheel is for with --gpu, "
+    '%0A  hint: add "sm_75" to the archs of these kernels, if the kernels support 7.5, and build '
+    "without HATCH_CUBIN_ARCHS; or name the GPUs that the wheel is for with --gpu, "
     "or name the kernels that need not run on all GPUs with --except"
 )
 

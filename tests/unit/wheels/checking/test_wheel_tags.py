@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_cubin.wheels.checking.wheel_tags import tag_problems, tag_warnings
+from hatch_cubin.wheels.checking.wheel_tags import requirement_warnings, tag_problems, tag_warnings
 from hatch_cubin.wheels.reading.bundles import open_wheel
 from hatch_cubin.wheels.splitting.variant_index import index_problems, index_warnings
 from tests.cubins import cubin, inside, make_wheel
@@ -176,3 +176,27 @@ def test_a_wheel_without_metadata(tmp_path: Path) -> None:
     wheel = whole_wheel(tmp_path, files())
     bare = {name: data for name, data in wheel_files(wheel).items() if not name.endswith("METADATA")}
     assert problems(make_wheel(wheel, bare)) == [Coded("file-missing", f"W/{INFO}/METADATA")]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "warned"),
+    [
+        ("hatch-cubin", True),
+        ("Hatch_Cubin[cli]>=0.1 ; python_version >= '3.10'", True),
+        ("hatch-cubin ; extra == 'test'", False),
+        ("hatch-cubin-extras", False),
+        ("my-hatch-cubin", False),
+    ],
+)
+def test_a_wheel_that_requires_hatch_cubin(tmp_path: Path, requirement: str, *, warned: bool) -> None:
+    more = {"METADATA": METADATA + f"Requires-Dist: {requirement}\n\nRequires-Dist: hatch-cubin\n".encode()}
+    wheel = whole_wheel(tmp_path, files(), **more)
+    with open_wheel(str(wheel)) as opened:
+        found = [each.with_code() for each in requirement_warnings(opened)]
+    assert found == [Coded("required-at-run-time", f"{wheel}/{INFO}/METADATA")] * warned
+
+
+def test_a_folder_requires_nothing(tmp_path: Path) -> None:
+    write_tree(tmp_path, files())
+    with open_wheel(str(tmp_path)) as opened:
+        assert [*requirement_warnings(opened)] == []
