@@ -189,8 +189,8 @@ def test_a_wheel_without_metadata(tmp_path: Path) -> None:
     ],
 )
 def test_a_wheel_that_requires_hatch_cubin(tmp_path: Path, requirement: str, *, warned: bool) -> None:
-    more = {"METADATA": METADATA + f"Requires-Dist: {requirement}\n\nRequires-Dist: hatch-cubin\n".encode()}
-    wheel = whole_wheel(tmp_path, files(), **more)
+    metadata = METADATA + f"Requires-Dist: {requirement}\n\nRequires-Dist: hatch-cubin\n".encode()
+    wheel = whole_wheel(tmp_path, files(), METADATA=metadata)
     with open_wheel(str(wheel)) as opened:
         found = [each.with_code() for each in requirement_warnings(opened)]
     assert found == [Coded("required-at-run-time", f"{wheel}/{INFO}/METADATA")] * warned
