@@ -18,6 +18,7 @@ PREFIX = "hatch-cubin: "
 _ANNOTATED = 20  # the largest number of lines of details in a GitHub annotation
 _MANY = 3  # problems with the same cause are printed as one message if there are at least this many
 _SHOWN = 10  # the largest number of locations in a message about many problems
+_BAKE = "'hatch-cubin bake --verbose'"  # the command that lists all locations of a build's problems
 _INTERRUPTED = 130  # the usual exit code after an interrupt: 128 plus the signal's number
 _UNEXPECTED = "this error is unexpected, probably a bug in hatch-cubin: please report it with the lines above"
 # A file's name may contain a line end. The line end is escaped, because a CI service could read the rest of
@@ -134,17 +135,19 @@ class CheckError(HatchCubinError):
     """A check found a mistake, such as a damaged wheel or an outdated lock file."""
 
 
-def render(error: HatchCubinError, outcome: str = "", *, verbose: bool = False) -> list[str]:
+def render(
+    error: HatchCubinError, outcome: str = "", *, verbose: bool = False, lister: str = _BAKE
+) -> list[str]:
     """Return the messages to print for an error: one message for each cause, then the count of problems.
 
-    A message about several problems lists at most ten locations. If *verbose* is true, a message lists all
-    locations.
+    A message about several problems lists at most ten locations, and says that *lister*, a command or an
+    option, lists the others. If *verbose* is true, a message lists all locations.
     """
     ordered = in_order(error.problems)
     summary = [f"{PREFIX}{count(len(ordered), 'error')}{outcome}"] if outcome or ordered[1:] else []
     shown = len(ordered) if verbose else _SHOWN
     return [
-        *(f"{PREFIX}error: {_as_one(group, shown).with_code()}" for group in _by_cause(ordered)),
+        *(f"{PREFIX}error: {_as_one(group, shown, lister).with_code()}" for group in _by_cause(ordered)),
         *summary,
     ]
 
@@ -172,7 +175,7 @@ def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
             yield group
 
 
-def _as_one(group: list[Problem], shown: int) -> Problem:
+def _as_one(group: list[Problem], shown: int, lister: str) -> Problem:
     """Return the first problem of a group, with the locations of the other problems in its details."""
     first, *others = group
     if not others:
@@ -184,7 +187,7 @@ def _as_one(group: list[Problem], shown: int) -> Problem:
         for each in others
     ]
     left = len(others) - shown
-    more = [f"  … and {left} more: 'hatch-cubin bake --verbose' lists them"] if left > 0 else []
+    more = [f"  … and {left} more: {lister} lists them"] if left > 0 else []
     listed = (f"{len(others)} {title}:", *(f"  {place}" for place in places[:shown]), *more)
     return first._replace(details=(*first.details, *listed))
 
@@ -196,7 +199,12 @@ def _place(problem: Problem) -> tuple[bool, str, bool, int]:
 
 @contextlib.contextmanager
 def reported(
-    display: Callable[[str], object], outcome: str = "", folder: str | None = None, *, verbose: bool = False
+    display: Callable[[str], object],
+    outcome: str = "",
+    folder: str | None = None,
+    *,
+    verbose: bool = False,
+    lister: str = _BAKE,
 ) -> Iterator[None]:
     """Print the messages of a HatchCubinError, and exit with code 1 (after an interrupt: with code 130).
 
@@ -205,6 +213,7 @@ def reported(
 
     *outcome*, such as "; no wheel was built", is printed after the number of problems. The paths in the
     problems are relative to *folder*. If *verbose* is true, each message lists all locations of its problem.
+    Otherwise, long messages say that *lister*, a command or an option, lists all locations.
     """
     try:
         yield
@@ -216,7 +225,7 @@ def reported(
         if is_on(os.environ, "HATCH_CUBIN_TRACEBACK"):
             _contain(exc, display)
             raise
-        for message in render(exc, outcome, verbose=verbose):
+        for message in render(exc, outcome, verbose=verbose, lister=lister):
             with Lossy(sys.stderr):
                 display(message)
         annotate("error", in_order(exc.problems), folder)

@@ -128,17 +128,18 @@ def _answer(args: argparse.Namespace) -> None:
     from ..errors import HatchCubinError, reported
 
     as_json, folder = getattr(args, "json", False), getattr(args, "project", None)
-    with reported(_print_error, folder=folder, verbose=getattr(args, "verbose", True)):
+    verbose = getattr(args, "verbose", True)
+    with reported(_print_error, folder=folder, verbose=verbose, lister="--verbose"):
         try:
             _require_folder(args)
             answer = args.run(args)
         except HatchCubinError as exc:
             if as_json:
-                _print(_json(args.verb, {}, exc.problems), exc.problems, folder)
+                _print(_json(args.verb, {}, exc.problems), exc.problems, folder, verbose=verbose)
             raise
         _print_warnings(args.verb, answer, folder)
         text = _json(args.verb, answer.facts, answer.problems) if as_json else _plain(answer.lines)
-        _print(text, answer.problems, folder)
+        _print(text, answer.problems, folder, verbose=verbose)
 
 
 def _print_warnings(verb: str, answer: Answer, folder: str | None) -> None:
@@ -339,8 +340,13 @@ def _plain(lines: Iterable[str]) -> str:
     return "".join(f"{streams.one_line(line)}\n" for line in lines)
 
 
-def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = None) -> None:
-    """Write *text* to standard output, then report all problems, also a failure to write *text*."""
+def _print(
+    text: str, problems: Sequence[Problem] = (), folder: str | None = None, *, verbose: bool = True
+) -> None:
+    """Write *text* to standard output, then report all problems, also a failure to write *text*.
+
+    Unless *verbose* is true, a message about problems with the same cause lists at most ten locations.
+    """
     try:
         if text:
             streams.write(sys.stdout, text)
@@ -354,7 +360,7 @@ def _print(text: str, problems: Sequence[Problem] = (), folder: str | None = Non
     if problems:
         from ..errors import CheckError, reported
 
-        with reported(_print_error, folder=folder, verbose=True):
+        with reported(_print_error, folder=folder, verbose=verbose, lister="--verbose"):
             raise CheckError(*problems)
 
 

@@ -28,16 +28,22 @@ pytestmark = pytest.mark.counted
 COMMAND = (sys.executable, "-m", "hatch_cubin")
 
 
-def _answers(monkeypatch: pytest.MonkeyPatch, answer: Answer | BaseException) -> None:
-    """Let the verb `plan` answer so."""
+def _answers(
+    monkeypatch: pytest.MonkeyPatch, answer: Answer | BaseException, options: Sequence[str] = ("--json",)
+) -> None:
+    """Let the verb `plan`, which has the *options*, answer so."""
 
     def act(args: argparse.Namespace) -> Answer:
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
+    def arguments(parser: argparse.ArgumentParser) -> None:
+        for option in options:
+            parser.add_argument(option, action="store_true")
+
     verb = ModuleType("plan", "Say something.\n\nAt length.")
-    verb.__dict__.update(arguments=lambda parser: parser.add_argument("--json", action="store_true"), run=act)
+    verb.__dict__.update(arguments=arguments, run=act)
     monkeypatch.setitem(sys.modules, "hatch_cubin.cli.verbs.plan", verb)
 
 
@@ -140,6 +146,21 @@ def test_several_problems_are_counted(
         main.main(["plan"])
     error = "hatch-cubin: error: one\nhatch-cubin: error: two\nhatch-cubin: 2 errors\n"
     assert tuple(capsys.readouterr()) == ("", error)
+
+
+@pytest.mark.parametrize("is_raised", [False, True], ids=["found by a verb", "in a verb's way"])
+def test_many_places_of_one_problem_are_listed_with_verbose(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_raised: bool
+) -> None:
+    problems = [Problem("is damaged", Location(f"{number}.cubin")) for number in range(10, 31)]
+    answer = ConfigError(*problems) if is_raised else Answer({}, [], problems)
+    _answers(monkeypatch, answer, ["--verbose"])
+    refusal(SystemExit, main.main, ["plan"])
+    listed = [f"    {number}.cubin" for number in range(11, 31)]
+    shown = ["  20 more places:", *listed[:10], "    … and 10 more: --verbose lists them"]
+    assert capsys.readouterr().err.splitlines()[1:-1] == shown
+    refusal(SystemExit, main.main, ["plan", "--verbose"])
+    assert capsys.readouterr().err.splitlines()[2:-1] == listed
 
 
 LATER = Problem("is damaged", Location("k.cubin", 2), "build again", ("it has", "no kernel"))
