@@ -245,7 +245,7 @@ def _producer_meant(file: str, call: str) -> str:
 def _link_meant(item: str, reader: _Reader) -> str | None:
     from . import suggestions  # lazy import: needed only to report mistakes
 
-    return suggestions.link(item, reader.major)
+    return suggestions.link(item, reader.major, reader.place.root)
 
 
 def _major(toolkit: object) -> int | None:
@@ -254,16 +254,16 @@ def _major(toolkit: object) -> int | None:
     return int(match[0]) if match else None
 
 
-def _above(path: str, _reader: _Reader) -> str | None:
+def _above(path: str, reader: _Reader) -> str | None:
     from . import suggestions  # lazy import: needed only to report mistakes
 
-    return suggestions.above(path)
+    return suggestions.above(path, reader.place.root)
 
 
-def _file_above(path: str, _reader: _Reader) -> str | None:
+def _file_above(path: str, reader: _Reader) -> str | None:
     from . import suggestions  # lazy import: needed only to report mistakes
 
-    return suggestions.above(path, is_file=True)
+    return suggestions.above(path, reader.place.root, is_file=True)
 
 
 def _placeholders(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:

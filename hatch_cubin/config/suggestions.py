@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -511,12 +513,21 @@ def _source_roots(value: object) -> dict[str, str] | None:
     return roots
 
 
-def above(path: str, *, is_file: bool = False) -> str | None:
-    """Return a hint for a path outside the project: how to add the path's folder to `source-roots`."""
+def above(path: str, root: str | None, *, is_file: bool = False) -> str | None:
+    """Return a hint for a path that leads out of the project's folder *root*.
+
+    If the path's folder exists, the hint says how to add the folder to `source-roots`. Otherwise, the path
+    was probably written relative to a source, so the hint names the path relative to *root*.
+    """
     match = re.fullmatch(r"((?:\.\./)+([^\W_][\w.-]*))(/.*)?", path)
     if match is None:
         return None
     there, name, rest = match.groups()
+    if root is not None and not os.path.exists(os.path.join(root, there)):
+        found = glob.glob(f"**/{name}{rest or ''}", root_dir=root, recursive=True)
+        if not found:
+            return f"there is no {there!r} here: paths must be relative to the project's folder"
+        return f"did you mean {min(found, key=len)!r}? Paths must be relative to the project's folder"
     if is_file and not rest and "." in name:
         return f"move {name} into the project, or into a folder that 'source-roots' lists"
     return f'add {name} = "{there}" to \'source-roots\', then write this path as "{name}{rest or ""}"'
@@ -555,13 +566,13 @@ def producer(file: str, call: str) -> str:
     return f"in this table, write:{shown}"
 
 
-def link(entry: str, major: int | None) -> str | None:
+def link(entry: str, major: int | None, root: str | None = None) -> str | None:
     """Return a hint for an entry of a module's `link` that is not a file of the project."""
     if entry.endswith(".cu"):
         return f"move \"{entry}\" to 'sources' of the same table"
     if not nvidia_wheels.may_be_device_runtime(entry):
         is_for_host = nvidia_wheels.may_be_host_library(entry)
-        return nvidia_wheels.HOST_LIBRARY if is_for_host else above(entry, is_file=True)
+        return nvidia_wheels.HOST_LIBRARY if is_for_host else above(entry, root, is_file=True)
     found = {each: toml_lines.setting("link", [nvidia_wheels.device_runtime(each)]) for each in (12, 13)}
     return found[major] if major in found else f"{found[13]}; with CUDA 12 {found[12]}"
 

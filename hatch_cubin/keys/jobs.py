@@ -16,7 +16,7 @@ from ..cache.records import RecalledResult, Request
 from ..common import arch_names
 from ..common.digest import digest
 from ..config import table_location
-from ..errors import HatchCubinError, Location, Problem, SourceError, ToolchainError, problem
+from ..errors import ConfigError, HatchCubinError, Location, Problem, SourceError, ToolchainError, problem
 from ..headers.includes import Closure, Resolver
 from ..headers.recalled_closures import WalkStart
 from ..headers.resolve import SearchFolder
@@ -179,7 +179,11 @@ def _jobs_of_modules(
         raise SourceError(*problems)
     if refused is not None:
         refused += problems
-    plan = unit_plan.plan_units(modules, toolkit.toolchain(), project.config.replaced.get("archs"))
+        modules = shared_names.without_compiled_copies(modules, problems)
+    try:
+        plan = unit_plan.plan_units(modules, toolkit.toolchain(), project.config.replaced.get("archs"))
+    except ConfigError as exc:
+        raise ConfigError(*problems, *exc.problems) from None
     for note in (*notes, *plan.notes):
         project.inform(note)
     by_module = itertools.groupby(plan.units, key=lambda unit: unit.module)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from ..config.config import Config
@@ -88,6 +88,12 @@ def _compiled_copies(
     hint = f"if this file was compiled from the .cu file beside it, {how}; otherwise {renaming}"
     for module, original in copies.items():
         yield _taken(module, original, hint)
+
+
+def without_compiled_copies(modules: Sequence[Module], problems: Iterable[Problem]) -> list[Module]:
+    """Leave out modules of PTX or Tile IR that are in *problems*, because users will exclude most of them."""
+    taken = {each.where for each in problems if each.code == "module-name-taken"}
+    return [module for module in modules if module.source.is_cpp or module.location not in taken]
 
 
 def _may_be_compiled_from(original: Source, source: Source) -> bool:

@@ -314,8 +314,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "b1b63d98292bdebb386e12e0f97a5aa318451e4bb952e44b2eb8135ec13a4c24",
-    "_split": "9aee16ee15a22a30a04241430f370d028cb6823aa40dce1186ecbfecb276bd4a",
+    "_packs": "f423a9c5f548e61920c07b0a979661d67b69619f4c8c74d6c714c47e131f85fc",
+    "_split": "325586f792819cd2c4e36fa5bf0b018492eb556a48d36c4bb1976b15da2380ec",
 }
 
 
@@ -434,4 +434,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "cd37032064a6ae82"
+__build__ = "62a5f1d23239e46d"

@@ -86,7 +86,8 @@ class Call:
         if self.key is None:
             return "the call has an option that hatch-cubin does not support"
         if _manifest().module(f"{self.front}:{self.key}") is None:
-            return f"the package does not have this text with these options (key {self.key[:12]})"
+            what = f"the package does not have exactly this text with these options (key {self.key[:12]})"
+            return f"{what}; compare both with the table of the source that describes this call"
         return ""
 
     def entry_for(self, capability: "tuple[int, int]", driver: "int | None") -> "tuple[_Module, Entry]":
@@ -153,4 +154,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "cd37032064a6ae82"
+__build__ = "62a5f1d23239e46d"

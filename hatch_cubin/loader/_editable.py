@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "cd37032064a6ae82"
+__build__ = "62a5f1d23239e46d"

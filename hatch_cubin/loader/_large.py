@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "cd37032064a6ae82"
+__build__ = "62a5f1d23239e46d"

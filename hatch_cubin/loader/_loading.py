@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "cd37032064a6ae82"
+__build__ = "62a5f1d23239e46d"

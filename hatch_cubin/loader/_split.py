@@ -73,4 +73,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(what))
 
 
-__build__ = "cd37032064a6ae82"
+__build__ = "62a5f1d23239e46d"

@@ -282,6 +282,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "cd37032064a6ae82"
+__build__ = "62a5f1d23239e46d"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -235,7 +235,7 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/conditions": "hints/failed_compile hints/kernel_declarations hints/other_sources",
         "hints/headers": "diagnostics hints/failed_compile hints/host_code hints/include_chain",
         "hints/not_cuda": "diagnostics hints/failed_compile",
-        "hints/undefined_names": "diagnostics hints/failed_compile",
+        "hints/undefined_names": "diagnostics hints/failed_compile hints/host_code",
         "hints/instantiations": "diagnostics hints/failed_compile hints/kernel_declarations "
         "hints/undefined_names",
         "advice": "call_options diagnostics hints/conditions hints/failed_compile hints/headers "

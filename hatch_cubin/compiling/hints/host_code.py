@@ -29,6 +29,7 @@ _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
 _OF_RUNTIME = re.compile(r'identifier "cuda')
+_OF_C = r"v?(?:f|sn?)printf|f(?:open|close|flush|puts|write|read)|std(?:in|out|err)|puts|exit|getenv|system"
 _CALLS = re.compile(
     r"explicitly marked as a __host__ function|kernel launch could not be processed"
     r'|namespace "std" has no member "(?:c(?:out|err)|endl|map|mutex|[io]?stringstream|runtime_error|string'
@@ -36,6 +37,7 @@ _CALLS = re.compile(
     r"|queue|stack|future|async|to_string|sto[idfl]|exception|invalid_argument|logic_error|out_of_range|cin"
     r'|[io]?fstream|getline|random_device)"'
     r'|identifier "(?:cuda(?:Malloc|Free|Mem|Stream|Event|Device|Get|Set|Launch|Func)\w*|std::\w+|at::\w+)"'
+    rf'|identifier "(?:{_OF_C})"'
 )
 
 # Matches code that only host functions contain.
@@ -146,6 +148,11 @@ def included_for_hosts(found: Sequence[Diagnostic], failed: FailedCompile) -> Ex
 def _entry(way: Sequence[Step]) -> str:
     """Return the first header outside the project in a chain of includes that begins in the project."""
     return next((step.name for step in reversed(way) if step.is_own), "")
+
+
+def is_c_function(name: str) -> bool:
+    """Return whether host code calls this function of the C library, and device code cannot."""
+    return re.fullmatch(_OF_C, name) is not None
 
 
 def unannotated(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:

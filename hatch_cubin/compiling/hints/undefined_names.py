@@ -12,6 +12,7 @@ from ...project.directives import included_names
 from ...project.source import without_comments
 from ..diagnostics import Diagnostic, Explanation
 from .failed_compile import FailedCompile
+from .host_code import is_c_function
 
 _UNDEFINED = re.compile(r'identifier "(\w+)" is undefined')
 _NO_NAMESPACE = re.compile(r'name (?:followed by "::" must be a class or|must be a) namespace name')
@@ -176,6 +177,8 @@ def _nearest(word: str) -> str | None:
     """Return the correct spelling if *word* is a misspelled or old name of CUDA C++; otherwise None."""
     import difflib  # lazy import: slow, and needed only for mistakes
 
+    if is_c_function(word):
+        return None
     names = _NAMES_OF_CUDA.split()
     if f"{word}_sync" in names:  # CUDA 9 replaced such a function
         return f"{word}_sync"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from hatch_cubin.config import suggestions
 from hatch_cubin.errors import ConfigError
-from tests.helpers import pyproject, read_config, refusal
+from tests.helpers import pyproject, read_config, refusal, write_tree
 
 LINE = pyproject("").count("\n") + 1  # the table's first
 WAY = "must be a path to a folder above the project, such as '../csrc', not"
+FROM_PROJECT = "aths must be relative to the project's folder"
 NAME = "must be a name of letters, digits, '_', '.' and '-', such as 'csrc'"
 
 
@@ -65,3 +69,22 @@ def test_a_path_above_the_project_is_shown_in_a_source_root(key: str) -> None:
         f"{key}: '../third' must be a relative path inside the project",
         """  hint: add third = "../third" to 'source-roots', then write this path as "third\"""",
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("../include", "did you mean 'src/include'? Paths must be relative to the project's folder"),
+        (
+            "../../include/a.h",
+            "did you mean 'src/include/a.h'? Paths must be relative to the project's folder",
+        ),
+        ("../*/a.h", None),
+        ("../lib", f"there is no '../lib' here: p{FROM_PROJECT}"),
+        ("../lib.a", f"there is no '../lib.a' here: p{FROM_PROJECT}"),
+        ("../above/x", """add above = "../above" to 'source-roots', then write this path as "above/x\""""),
+    ],
+)
+def test_a_path_that_is_relative_to_a_source(tmp_path: Path, path: str, hint: str | None) -> None:
+    write_tree(tmp_path, {"project/src/include/a.h": "", "above/x/b.h": ""})
+    assert suggestions.above(path, str(tmp_path / "project"), is_file=True) == hint

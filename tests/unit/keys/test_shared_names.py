@@ -10,11 +10,19 @@ import pytest
 
 from hatch_cubin.building import pipeline
 from hatch_cubin.config import toml_positions
-from hatch_cubin.errors import CompileError, ConfigError, Location, Problem, SourceError, problem
+from hatch_cubin.errors import (
+    CompileError,
+    ConfigError,
+    HatchCubinError,
+    Location,
+    Problem,
+    SourceError,
+    problem,
+)
 from hatch_cubin.keys import shared_names
 from hatch_cubin.planning.unit_plan import Module, plan_modules
 from hatch_cubin.project.source import Source
-from tests.helpers import SAXPY, TABLE, make_project, read_config
+from tests.helpers import COPY_PTX, SAXPY, TABLE, make_project, read_config
 
 RULE = f"[[{'.'.join(TABLE)}.source]]"
 
@@ -171,6 +179,24 @@ def test_what_else_is_wrong_is_reported_in_the_same_build(tmp_path: Path) -> Non
         "demo/b/k.cu",
         "demo/wrong.cu",
     ]
+
+
+@pytest.mark.nvrtc
+def test_a_compiled_copy_is_refused_only_because_of_its_name(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {"k.cu": SAXPY, "k.ptx": COPY_PTX.replace("sm_80", "sm_90")}
+    with pytest.raises(HatchCubinError) as caught:
+        pipeline.build(make_project(tmp_path, files, 'archs = ["sm_80"]'))
+    assert [(each.code, each.where) for each in caught.value.problems] == [
+        ("module-name-taken", Location("demo/k.ptx"))
+    ]
+
+
+@pytest.mark.nvrtc
+def test_an_arch_that_cannot_be_built_does_not_hide_shared_names(tmp_path: Path) -> None:
+    project = make_project(tmp_path, {"a/k.cu": SAXPY, "b/k.cu": SAXPY}, 'archs = ["sm_20"]')
+    with pytest.raises(ConfigError) as caught:
+        pipeline.build(project)
+    assert {each.code for each in caught.value.problems} == {"module-name-taken", "arch-not-supported"}
 
 
 @pytest.mark.nvrtc

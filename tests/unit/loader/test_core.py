@@ -247,7 +247,7 @@ def test_the_audit_event_is_that_of_the_loader(program: Any) -> None:
 def test_another_text_is_compiled(setting: Setting, program: Any) -> None:
     log = io.StringIO()
     made = program(f"{TEXT}//", "c++", options())
-    code = setting.compiles(lambda: made.compile("cubin", [INT], log), "does not have this text")
+    code = setting.compiles(lambda: made.compile("cubin", [INT], log), "does not have exactly this text")
     assert isinstance(code, ObjectCode)
     if setting.is_real:
         assert code.symbol_mapping == OF_INT

@@ -311,9 +311,9 @@ def test_the_audit_event_is_that_of_the_loader(classes: Any) -> None:
 def test_another_text_is_compiled(setting: Setting, classes: Any) -> None:
     other = TEXT + "//"
     module = classes.RawModule(code=other, options=("-DN=4",), name_expressions=[INT])
-    kernel = setting.compiles(lambda: module.get_function(INT), "does not have this text")
+    kernel = setting.compiles(lambda: module.get_function(INT), "does not have exactly this text")
     alone = classes.RawKernel(other, "saxpy")
-    setting.compiles(lambda: alone((1,), (1,), ()), "does not have this text")
+    setting.compiles(lambda: alone((1,), (1,), ()), "does not have exactly this text")
     if not setting.is_real:
         assert setting.cupy.compiled == [(other, ("-DN=4",), (INT,)), (other, (), None)]
         assert (type(kernel), kernel.name) == (classes.RawKernel, "_Z1kIiEvv")

@@ -95,6 +95,8 @@ def test_of_errors_alike_the_projects_own_is_told_and_what_else_is_its_own_stays
         'namespace "std" has no member "vector"',
         "A function explicitly marked as a __host__ function is not allowed",
         'identifier "cudaGetLastError" is undefined',
+        'identifier "fprintf" is undefined',
+        'identifier "stderr" is undefined',
     ],
 )
 def test_calls_of_the_host_are_named_as_host_code(tmp_path: Path, text: str) -> None:

@@ -227,6 +227,7 @@ def test_a_template_of_std_is_named_with_its_namespace(tmp_path: Path, code: str
         ('identifier "threadidx" is undefined', "x[threadidx.x] = 1;", "'threadIdx'"),
         ('identifier "uint8" is undefined', "uint8 *x", "'uint8_t'"),
         ('identifier "int_t" is undefined', "int_t *x", None),
+        ('identifier "fprintf" is undefined', "fprintf(stderr, text);", None),
         ('explicit type is missing ("int" assumed)', "__gloabl__ void k() {}", "'__global__'"),
         ("expected a declaration", "__inline__ __device__ void f() {", None),
         (
