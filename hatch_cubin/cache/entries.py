@@ -1,12 +1,12 @@
 """Read and write the entries of the cache, which is a `FileStreamProgramCache` of cuda.core.
 
-cuda.core writes the entries. This module reads entries without cuda.core, so a build with only cache hits
-does not import cuda.core. An entry contains the raw compiled bytes of one unit, stored under the unit's key.
-A cache record, which is a second file in the cache folder, contains the digest of an entry's bytes and is
-written after the entry. An entry is a cache miss if the entry's record is missing, is damaged, or does not
-match the bytes. If the cache folder cannot be used, the build prints one warning, and all entries are cache
-misses. Any number of builds may use, trim and clear a cache folder at the same time: an entry that one build
-removes is a cache miss for all other builds.
+cuda.core writes the entries, unless it is not installed. This module reads entries without cuda.core, so a
+build with only cache hits does not import cuda.core. An entry contains the raw compiled bytes of one unit,
+stored under the unit's key. A cache record, which is a second file in the cache folder, contains the digest
+of an entry's bytes and is written after the entry. An entry is a cache miss if the entry's record is missing,
+is damaged, or does not match the bytes. If the cache folder cannot be used, the build prints one warning, and
+all entries are cache misses. Any number of builds may use, trim and clear a cache folder at the same time: an
+entry that one build removes is a cache miss for all other builds.
 """
 
 from __future__ import annotations
@@ -394,12 +394,16 @@ class Cache:
 
         cuda.core writes the entry, and returns only when the entry is on the disk. The build does not wait
         until the cache record is on the disk: if a power cut leaves the record incomplete, the entry is a
-        cache miss.
+        cache miss. Without cuda.core, the build does not wait for the entry either.
         """
         # The importer is opened late, because opening the importer fails in a read-only folder.
         if self._file_cache is None:
-            from cuda.core.utils import FileStreamProgramCache
-
+            try:
+                from cuda.core.utils import FileStreamProgramCache
+            except ImportError:
+                # A build that compiles nothing does not need cuda.core, but may store packed blocks.
+                exchange.import_result(self.folder, key, record, data)
+                return
             self._file_cache = FileStreamProgramCache(self.folder)
         with exchange.lock_temporary_files(self.folder):
             self._file_cache[key] = data

@@ -116,6 +116,36 @@ def test_a_block_that_does_not_hold_the_units_is_packed_again_whatever_its_recor
     assert pipeline.build(project) == right
 
 
+@pytest.mark.parametrize("blocks", ["never packed", "forgotten", "other bytes", "a folder"])
+def test_a_locked_build_packs_and_keeps_blocks_without_cuda_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, blocks: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    locked, _ = project_of(tmp_path / "p", HATCH_CUBIN_CACHE_DIR=str(tmp_path / "cache"))
+    (locked.root / lock_format.NAME).write_text(lock_format.encode(pipeline.make_lock(locked)))
+    shutil.copytree(tmp_path / "cache", tmp_path / "only units")
+    right = pipeline.build(locked)
+    if blocks == "never packed":
+        shutil.rmtree(tmp_path / "cache")
+        (tmp_path / "only units").rename(tmp_path / "cache")
+    for path in (tmp_path / "cache").glob("entries/*/*"):
+        if path.read_bytes().startswith(b"\xfd7zXZ"):
+            path.unlink()
+            if blocks == "other bytes":
+                path.write_bytes(lzma.compress(b"other"))
+            elif blocks == "a folder":
+                path.mkdir()
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cuda"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "cuda", None)
+    for switches, counts in [({}, "0 cached, 3 packed"), ({"HATCH_CUBIN_LOCKED": "1"}, "3 cached, 0 packed")]:
+        cache = str(tmp_path / "cache")
+        project, said = project_of(tmp_path / "p", HATCH_CUBIN_CACHE_DIR=cache, **switches)
+        assert pipeline.build(project) == right
+        assert [line.rpartition(", ")[0] for line in said if "block" in line] == [f"3 blocks: {counts}"]
+    assert audit(tmp_path / "cache").found == []
+
+
 def test_blocks_that_are_held_are_files(tmp_path: Path) -> None:
     project, _ = project_of(tmp_path / "p")
     for number in range(2):
