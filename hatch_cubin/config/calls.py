@@ -188,6 +188,14 @@ def _is_true(text: str) -> bool:
     return text != "false"  # the text is empty for a flag without a value
 
 
+def _ptxas_option(text: str) -> list[str]:
+    from . import ptxas_options  # lazy import: few calls have such options
+
+    if not ptxas_options.prints_registers(text):  # a call may have -v, which does not change the kernels
+        ptxas_options.check(text)
+    return [text]
+
+
 # Functions that read the values of compiler options. The options have the names of the fields of cuda.core's
 # `ProgramOptions`.
 _OPTIONS: Mapping[str, Callable[[str], object]] = {
@@ -203,7 +211,7 @@ _OPTIONS: Mapping[str, Callable[[str], object]] = {
     "device_code_optimize": _is_true,
     "disable_warnings": _is_true,
     "max_register_count": int,
-    "ptxas_options": lambda text: [text],
+    "ptxas_options": _ptxas_option,
 }
 
 

@@ -216,6 +216,15 @@ def test_a_call_of_cuda_core_has_the_options_of_its_fields() -> None:
     assert rule("", "cuda.core").options == {}
 
 
+@pytest.mark.parametrize(
+    "option", ["--options-file=x", "--compiler-stats-file=x", "-o=x", "--fdevice-time-trace=x", "x.ptx"]
+)
+def test_an_option_of_ptxas_that_a_project_cannot_set_is_refused_in_a_call_too(option: str) -> None:
+    written = f'"--ptxas-options=--opt-level=2", "-Xptxas={option}"'
+    ((code, line, hint),) = refused(f"options = [{written}]", 'as = "cuda.core"')
+    assert (code, line, hint) == ("invalid-value", 3, LEAVE_OUT.replace("CuPy", "cuda.core"))
+
+
 def test_other_options_are_left_to_cuda_core() -> None:
     ((code, line, hint),) = refused('options = ["-DN=4", "--device-int128"]', 'as = "cuda.core"')
     assert (code, line, hint) == ("option-without-key", 3, LEAVE_OUT.replace("CuPy", "cuda.core"))
