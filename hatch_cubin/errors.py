@@ -37,6 +37,19 @@ class Location(NamedTuple):
         return path if self.line is None else f"{path}:{self.line}"
 
 
+class LongLine(str):
+    """A line of details that has a short form, which is printed unless the output is verbose."""
+
+    __slots__ = ("short",)
+    short: str
+
+    def __new__(cls, line: str, short: str) -> LongLine:  # noqa: PYI034 - Self needs Python 3.11
+        """Return the line *line*, which has the short form *short*."""
+        made = super().__new__(cls, line)
+        made.short = short
+        return made
+
+
 class Problem(NamedTuple):
     """One mistake that the user can fix: the message, the location in a file, details, and a hint."""
 
@@ -55,6 +68,11 @@ class Problem(NamedTuple):
     def with_code(self) -> str:
         """Return the message with the problem's code after the first line: users can search for the code."""
         return str(self._replace(what=f"{self.what} [{self.code}]") if self.code else self)
+
+    def shortened(self) -> Problem:
+        """Return the problem with the short forms of long lines in its details."""
+        details = (line.short if isinstance(line, LongLine) else line for line in self.details)
+        return self._replace(details=tuple(details))
 
     def facts(self) -> dict[str, str | int | list[str] | None]:
         """Return the problem as a dict for the JSON output."""
@@ -141,9 +159,9 @@ def render(
     """Return the messages to print for an error: one message for each cause, then the count of problems.
 
     A message about several problems lists at most ten locations, and says that *lister*, a command or an
-    option, lists the others. If *verbose* is true, a message lists all locations.
+    option, lists the others. If *verbose* is true, a message lists all locations and complete lines.
     """
-    ordered = in_order(error.problems)
+    ordered = in_order(each if verbose else each.shortened() for each in error.problems)
     summary = [f"{PREFIX}{count(len(ordered), 'error')}{outcome}"] if outcome or ordered[1:] else []
     shown = len(ordered) if verbose else _SHOWN
     return [
@@ -263,7 +281,8 @@ def annotate(kind: str, problems: Iterable[Problem], folder: str | None = None) 
 
     for problem in problems:
         path, line = problem.where or (None, None)
-        text = str(problem._replace(where=None, details=problem.details[:_ANNOTATED]))
+        details = problem.shortened().details[:_ANNOTATED]
+        text = str(problem._replace(where=None, details=details))
         place = None if path is None else plain(github.in_repository(path, folder))
         with Lossy(sys.stderr):
             write(sys.stderr, github.annotation(kind, text, place, line))

@@ -82,7 +82,7 @@ def advise(found: Sequence[Diagnostic], failed: FailedCompile) -> list[Diagnosti
     of_source = _causes([each for each in found if instantiations.entry_of(each) is None])
     explained = (instantiations.with_entry(each, failed) for each in _explained(of_source, failed))
     told = [*explained, *instantiations.wrong_entries(found, failed)]
-    told = [host_code.with_path(each, failed) for each in told]
+    told = [host_code.with_exclusion(each, failed) for each in told]
     if failed.module.front:
         told = [_without_lines_of_call(each, failed) for each in told]
     told = [_with_produced_lines(_with_include_chain(each, failed), failed) for each in told]

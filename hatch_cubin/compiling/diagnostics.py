@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..common.sizes import count
-from ..errors import Location, Problem, problem
+from ..errors import Location, LongLine, Problem, problem
 from ..headers.resolve import OWN
 from ..planning.unit_plan import Module, Unit
 
@@ -43,6 +43,7 @@ OF_ITS_OWN = re.compile(
 MISTAKES = frozenset({39, 549, 940})
 # the warning that the compiler ignores tile code, because an option for tile code is not set
 IGNORED_TILE_CODE = 20360
+_NAMED = 5  # the largest number of modules that an error names, unless the output is verbose
 _NOISE = re.compile(
     r"\d+ (?:catastrophic )?errors? detected in |compilation terminated|ERROR NVJITLINK|ptx assembly aborted"
     r"|Remark: The warnings can be suppressed|ERROR \d+: complete",
@@ -214,13 +215,14 @@ def merge(
 def _problem(diagnostic: Diagnostic, units: Sequence[Unit], compiler_of: Callable[[Module], str]) -> Problem:
     compiler = compiler_of(units[0].module)
     doing = "linking" if units[0].module.link else "compiling"
-    modules = ", ".join(dict.fromkeys(unit.module.title for unit in units))
+    modules = [*dict.fromkeys(unit.module.title for unit in units)]
+    more = f" and {len(modules) - _NAMED} more" if len(modules) > _NAMED else ""
     archs = ", ".join(dict.fromkeys(str(unit.arch) for unit in units))
-    details = (
-        *diagnostic.context,
-        *diagnostic.include_chain,
-        f"while {doing} {modules} for {archs} ({compiler})",
+    whole, short = (
+        f"while {doing} {names} for {archs} ({compiler})"
+        for names in (", ".join(modules), ", ".join(modules[:_NAMED]) + more)
     )
+    details = (*diagnostic.context, *diagnostic.include_chain, LongLine(whole, short))
     return as_problem(diagnostic, diagnostic.hint, details)
 
 

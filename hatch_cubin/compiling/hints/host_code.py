@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -102,19 +101,22 @@ _OF_CCCL = (
 )
 
 
-def with_path(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
-    """Extend a hint to move the kernels into a separate file: say how to exclude the file with host code."""
+def with_exclusion(error: Diagnostic, failed: FailedCompile) -> Diagnostic:
+    """Extend a hint to move the kernels into a separate file: say how to exclude the file with host code.
+
+    The hint does not name the file, so that equal errors of many files are printed as one message.
+    """
     path = failed.path
     is_here = error.where is not None and error.where.path == path
     if error.hint is None or not is_here or failed.module.source.produced is not None:
         return error
     kernels = "move the kernels into a separate file"
-    leave_out = f"move the kernels into a separate file and add {json.dumps(path)} to 'exclude'"
+    leave_out = "move the kernels into a separate file and add the file with the host code to 'exclude'"
     # The key 'exclude' does not apply to [[module]] tables, and an excluded path in 'sources' is an error.
     if failed.module.part_of or any(f"/{path}".endswith(f"/{each}") for each in failed.config.sources):
         leave_out = (
             "move the kernels into a separate file, "
-            f"and change 'sources' so that it matches the separate file instead of {path}"
+            "and change 'sources' so that it matches the separate file instead of the file with the host code"
         )
     return replace(error, hint=error.hint.replace(kernels, leave_out))
 

@@ -7,7 +7,7 @@ import pytest
 from hatch_cubin.common.arch_names import parse_arch
 from hatch_cubin.compiling import diagnostics
 from hatch_cubin.compiling.diagnostics import Diagnostic, parse_log
-from hatch_cubin.errors import Location, problem
+from hatch_cubin.errors import CompileError, Location, problem, render
 from hatch_cubin.planning.unit_plan import Module, Unit
 from hatch_cubin.project.source import Source
 
@@ -221,6 +221,17 @@ def test_one_diagnostic_of_many_units_is_one_problem() -> None:
             units[:1],
         ),
     ]
+
+
+def test_of_many_modules_with_one_error_a_few_are_named_unless_the_output_is_verbose() -> None:
+    modules = [Module(name, Source("k.cu", "")) for name in "abcdefg"]
+    pairs = [(error("k.h", 1, "same"), Unit(module, parse_arch("sm_80"))) for module in modules]
+    ((told, _units),) = diagnostics.merge(pairs, lambda _source: "NVRTC 13.0.88")
+    whole = "while compiling a, b, c, d, e, f, g for sm_80 (NVRTC 13.0.88)"
+    assert told.facts()["details"] == [whole]
+    assert render(CompileError(told), verbose=True)[0].splitlines()[1:] == [f"  {whole}"]
+    shown = "  while compiling a, b, c, d, e and 2 more for sm_80 (NVRTC 13.0.88)"
+    assert render(CompileError(told))[0].splitlines()[1:] == [shown]
 
 
 @pytest.mark.parametrize(
