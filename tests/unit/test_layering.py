@@ -108,7 +108,7 @@ MODULES: dict[str, dict[str, str]] = {
         "suggestions": "compiler_flags known_names nvidia_wheels nvrtc_options ptxas_options toml_lines "
         "toml_positions value_checks",
         "instantiations": "toml_lines value_checks",
-        "calls": "nvrtc_options toml_lines toml_positions value_checks",
+        "calls": "nvrtc_options ptxas_options toml_lines toml_positions value_checks",
         "reader": "calls compiler_flags instantiations known_names nvidia_wheels nvrtc_options ptxas_options "
         "suggestions toml_positions value_checks toml_lines",
         "config": "nvrtc_options reader toml_positions value_checks",
