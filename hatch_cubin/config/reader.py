@@ -254,6 +254,12 @@ def _major(toolkit: object) -> int | None:
     return int(match[0]) if match else None
 
 
+def variable_of(key: str) -> str | None:
+    """Return the environment variable that replaces a key of the table; None if there is no such variable."""
+    field = key.replace("-", "_")
+    return next((variable for variable, (name, _read) in _VARIABLES.items() if name == field), None)
+
+
 def _above(path: str, reader: _Reader) -> str | None:
     from . import suggestions  # lazy import: needed only to report mistakes
 

@@ -15,6 +15,7 @@ from ..cache.entries import Content
 from ..common import streams, temporary_folders
 from ..config import table_location
 from ..config.config import Config, parse_config
+from ..config.reader import variable_of
 from ..errors import ConfigError, problem, reported
 from ..lockfile import required_wheels
 from ..project.project import Project, cache_entries
@@ -73,6 +74,7 @@ class _Hooks:
     ) -> str:
         with reported(_print, _NOTHING_BUILT), temporary_folders.make() as folder:
             project = _current_project()
+            _warn_of_unread_settings(project, config_settings)
             name = self._inner.build_wheel(str(folder), config_settings, metadata_directory)
             with repack.open_wheel(folder / name) as wheel:
                 return _add_kernels(
@@ -84,6 +86,7 @@ class _Hooks:
     ) -> str:
         with reported(_print, _NOTHING_BUILT), temporary_folders.make() as folder:
             project = _current_project()
+            _warn_of_unread_settings(project, config_settings)
             pipeline.build_in_place(project, layout.WRAPPER_REBUILD)
             name = self._inner.build_editable(str(folder), config_settings, metadata_directory)
             with repack.open_wheel(folder / name) as wheel:
@@ -109,6 +112,15 @@ def rebuild() -> None:
 
 def _current_project() -> Project:
     return open_project(os.curdir, os.environ, sys.stderr, verbose=False)
+
+
+def _warn_of_unread_settings(project: Project, settings: Settings) -> None:
+    """Warn of config settings that would have changed the kernels as environment variables."""
+    for name, value in (settings or {}).items():
+        if (variable := variable_of(name)) is not None:
+            what = f"hatch-cubin does not read config settings, so {name!r} does not change the kernels"
+            hint = f"set the environment variable {variable}={value}"
+            project.warn(problem("config-setting-not-read", what, hint=hint).with_code())
 
 
 def _with_shipped_packages(project: Project, wheel: repack.Wheel) -> Project:

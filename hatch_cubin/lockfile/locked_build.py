@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..cache.entries import Cache, Compiled
-from ..errors import Location, LockError, SignatureError, ToolchainError, problem
+from ..errors import Location, LockError, Problem, SignatureError, ToolchainError, problem
 from ..keys.jobs import Job
 from ..planning.unit_plan import Unit
 from ..project.project import Project, ProjectSources
@@ -24,6 +24,12 @@ _WHY_MISSING = (
     "a build does not install a compiler if all units are in the cache when the build begins",
     "the cache was cleared, trimmed or damaged after the build began, or the build uses another cache",
 )
+_WHY_STALE = (
+    "an isolated build installs no compiler if the lock fits and all units are cached when the build begins",
+    "the project or an environment variable changed after the build began, or the build is not isolated",
+)
+# the errors about packages that a build front end installs
+_NOT_INSTALLED = {"cuda-core-not-importable", "requirement-not-installed"}
 
 
 class LockVerdict(NamedTuple):
@@ -101,14 +107,18 @@ def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> I
     try:
         yield
     except ToolchainError as exc:
-        if verdict is None or not verdict.missing:
+        if verdict is None:
+            raise
+        command = install_command(project) or requirements.install_command(project.config, project.environ)
+        if not verdict.missing:
+            changes = verdict.plan.changes
+            exc.problems = tuple(_with_changes(project, changes, each, command) for each in exc.problems)
             raise
         units, place = len(verdict.plan.jobs), project.cache_folder
         what = (
             f"{verdict.missing} of {units} units are not in the cache at {place}, "
             "and no compiler is installed to compile them"
         )
-        command = install_command(project) or requirements.install_command(project.config, project.environ)
         hint = (
             "build again: an isolated build installs the compiler if units are missing when the build "
             f"begins; without isolation, run: {command}"
@@ -117,6 +127,18 @@ def explain_missing_compiler(project: Project, verdict: LockVerdict | None) -> I
         raise ToolchainError(
             problem("locked-units-missing", what, Location(lock_format.NAME), hint, details)
         ) from exc
+
+
+def _with_changes(project: Project, changes: Sequence[str], error: Problem, command: str) -> Problem:
+    """If packages are missing and the lock file is outdated, explain that both may have one cause."""
+    # an error that has details already explains why an installed package cannot be imported
+    if not changes or error.code not in _NOT_INSTALLED or error.details:
+        return error
+    hint = (
+        f"build again: an isolated build installs all packages that it needs if {lock_format.NAME} does not "
+        f"match the project when the build begins; without isolation, run: {command}"
+    )
+    return error._replace(details=(_stale(project, changes), *_WHY_STALE), hint=hint)
 
 
 def check_results(project: Project, lock: LockFile, done: Sequence[tuple[Job, str]]) -> None:
@@ -142,13 +164,14 @@ def install_command(project: Project) -> str | None:
 
 def report_stale(project: Project, changes: Sequence[str]) -> None:
     """Print that the lock file is outdated and why; the build continues without the lock file."""
+    project.inform(f"{_stale(project, changes)}: {_hint(project)}")
+
+
+def _stale(project: Project, changes: Sequence[str]) -> str:
     shown = changes[0] if len(changes) == 1 else f"{changes[0]}, and {len(changes) - 1} more"
-    setters = " and ".join(project.replaced_keys_of_units().values())
-    hint = _hint(project)
-    if setters:
-        project.inform(f"{lock_format.NAME} does not match a build with {setters} ({shown}): {hint}")
-    else:
-        project.inform(f"{lock_format.NAME} is stale ({shown}): {hint}")
+    if setters := " and ".join(project.replaced_keys_of_units().values()):
+        return f"{lock_format.NAME} does not match a build with {setters} ({shown})"
+    return f"{lock_format.NAME} is stale ({shown})"
 
 
 def _results(

@@ -19,7 +19,7 @@ from hatch_cubin.cache.entries import Compiled
 from hatch_cubin.errors import CompileError, ConfigError, HatchCubinError, Location, LockError, ToolchainError
 from hatch_cubin.lockfile import lock_comparison, lock_format, locked_build, required_wheels
 from hatch_cubin.project.project import Project, read_sources
-from hatch_cubin.toolkit import libraries
+from hatch_cubin.toolkit import libraries, toolkit
 from tests.helpers import COPY_PTX, SAXPY, SCALE, found, make_project, refusal, write_tree
 from tests.unit.lockfile.test_lock_format import checked
 
@@ -343,13 +343,48 @@ def test_a_build_without_a_compiler_whose_cache_has_lost_units_says_so(
     assert required_wheels.required_wheels(own.config, own.root, lambda: own)[0].startswith("cuda-core==")
 
 
-def test_a_stale_lock_is_not_why_a_build_has_no_compiler(
+@pytest.mark.parametrize("name", ["a source", "a header that is gone", "a new source", "a variable's arch"])
+def test_a_build_without_a_compiler_whose_project_was_changed_since_it_asked_says_so(
+    project: Project, cache: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    assert required_wheels.required_wheels(project.config, project.root, lambda: project) == []
+    edit, change = CHANGES[name]
+    edited = _project(project.root, cache, edit)
+    for path in [path for path, content in edit.files.items() if content is None]:
+        (project.root / path).unlink()
+    _without_compiler(monkeypatch)
+    (problem,) = refusal(ToolchainError, pipeline.choose_plan, edited).problems
+    assert problem.code == "cuda-core-not-importable"
+    assert f"({change}" in problem.details[0]
+    assert [variable for variable in edit.environ if variable not in problem.details[0]] == []
+    command = locked_build.install_command(edited)
+    assert command is not None
+    assert "build again" in str(problem.hint)
+    assert str(problem.hint).endswith(command)
+    monkeypatch.undo()
+    assert required_wheels.required_wheels(edited.config, edited.root, lambda: edited)[0].startswith(
+        "cuda-core=="
+    )
+
+
+def test_a_stale_lock_is_not_why_an_installed_compiler_fails(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_tree(project.root, {"demo/saxpy.cu": f"{SAXPY} "})
     _without_compiler(monkeypatch)
-    with pytest.raises(ToolchainError, match=r"^cannot import cuda\.core"):
-        pipeline.choose_plan(project)
+    overwritten = (("an old cuda-python is installed",), "reinstall cuda-python")
+    monkeypatch.setattr(toolkit, "_overwritten_bindings", lambda: overwritten)
+    (problem,) = refusal(ToolchainError, pipeline.choose_plan, project).problems
+    assert (problem.details, problem.hint) == overwritten
+
+
+def test_without_a_lock_the_compiler_alone_is_missing(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project.root / lock_format.NAME).unlink()
+    _without_compiler(monkeypatch)
+    (problem,) = refusal(ToolchainError, pipeline.choose_plan, project).problems
+    assert (problem.code, problem.details) == ("cuda-core-not-importable", ())
 
 
 def test_what_is_known_of_locked_results_is_recalled(

@@ -14,10 +14,11 @@ import pytest
 from hatch_cubin.building import pipeline
 from hatch_cubin.bundle import sbom
 from hatch_cubin.common import user_folders
-from hatch_cubin.errors import ConfigError, LockError
+from hatch_cubin.errors import ConfigError, LockError, ToolchainError
 from hatch_cubin.lockfile import lock_format, locked_build, locked_texts, required_wheels
 from hatch_cubin.producing import running
 from hatch_cubin.project.project import Project, read_sources
+from hatch_cubin.toolkit import installed_wheels
 from hatch_cubin.toolkit.toolkit import Toolkit
 from tests.helpers import COPY_PTX, SAXPY, found, refusal
 from tests.producers import KERNEL, producer_project
@@ -128,6 +129,13 @@ def test_a_locked_build_requires_nothing_of_producers(
     assert required() == []
     (project.root / "demo/gen.py").write_text(f"{SCRIPT}#")
     assert "pytest" in required()
+    # A build that asked before the edit has none of them.
+    monkeypatch.setattr(installed_wheels, "version_of", lambda _name: None)
+    (problem,) = refusal(ToolchainError, pipeline.build, project).problems
+    assert problem.code == "requirement-not-installed"
+    assert "demo/gen.py is changed" in problem.details[0]
+    assert "build again" in str(problem.hint)
+    assert str(problem.hint).endswith(" pytest")
 
 
 def write(name: str, text: str) -> Callable[[Project], Project]:
