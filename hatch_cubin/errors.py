@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PREFIX = "hatch-cubin: "
 _ANNOTATED = 20  # the largest number of lines of details in a GitHub annotation
-_MANY = 3  # problems with the same cause are printed as one message if there are at least this many
+MANY = 3  # problems with the same cause are printed as one message if there are at least this many
 _SHOWN = 10  # the largest number of locations in a message about many problems
 _BAKE = "'hatch-cubin bake --verbose'"  # the command that lists all locations of a build's problems
 _INTERRUPTED = 130  # the usual exit code after an interrupt: 128 plus the signal's number
@@ -187,7 +187,7 @@ def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
         groups.setdefault(cause(problem), []).append(problem)
     for problem in problems:
         group = groups[cause(problem)]
-        if len(group) < _MANY:
+        if len(group) < MANY:
             yield [problem]
         elif problem is group[0]:
             yield group

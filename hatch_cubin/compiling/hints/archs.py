@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from ...common.arch_names import Arch
 from ...common.capabilities import FIRST_A
 from ...config import toml_lines
+from ...errors import MANY
 from ...planning.unit_plan import Module, Unit
 from ..diagnostics import Diagnostic
 
@@ -57,13 +58,21 @@ class Archs:
             self._failing[path].add(unit.arch)
             self._texts[path].update(map(_text, found))
         self._working, self._tried = _by_path(done), _by_path(tried)
+        self._alike: dict[Hashable, list[str]] = defaultdict(list)
+        for path in sorted(self._first):
+            self._alike[self._reason(path)].append(path)
 
     def candidates(self) -> list[Unit]:
-        """Return units to try: failed sources, for archs that may have the features that the sources use."""
+        """Return units to try: failed sources, for archs that may have the features that the sources use.
+
+        Of many sources that fail for the same reason, only the first is tried.
+        """
         return [
             Unit(module, arch)
             for path, module in self._first.items()
-            if module.source.is_cpp and any(map(_of_gpu, self._texts[path]))
+            if path == self._alike_to(path)[0]
+            and module.source.is_cpp
+            and any(map(_of_gpu, self._texts[path]))
             for arch in sorted(self._others(path))
         ]
 
@@ -78,14 +87,34 @@ class Archs:
         if module.is_tile:
             return replace(error, hint=error.otherwise)
         path = _name(module)
-        asked, others = self._good(path), sorted(self._tried[path].intersection(self._others(path)))
-        pasted = _pasted(module, [str(arch) for arch in sorted([*asked, *others])])
+        example, *alike = self._alike_to(path)
+        asked = self._good(path)
+        others = sorted(self._tried[example].intersection(self._others(path)))
+        pasted = _pasted(self._first[example], [str(arch) for arch in sorted([*asked, *others])])
         if not asked and not others:
             return replace(error, hint=error.otherwise)
         hint = f"the source compiles with these archs:{pasted}"
+        if alike:
+            hint = (
+                f"{example} compiles with these archs; write such a table for each of these sources:{pasted}"
+            )
         if module.part_of:
             hint = f"the source compiles with these archs in the table of {module.part_of}:{pasted}"
         return replace(error, hint=hint)
+
+    def _alike_to(self, path: str) -> list[str]:
+        """Return the sorted paths of many sources that fail for the same reason as *path*, or only *path*."""
+        alike = self._alike[self._reason(path)]
+        return alike if len(alike) >= MANY else [path]
+
+    def _reason(self, path: str) -> Hashable:
+        """Return a value that is equal for sources that probably compile with the same archs."""
+        module = self._first[path]
+        # The table of a [[module]] sets its archs, so the members of a module are not compared with sources.
+        name = path if module.part_of or module.link else ""
+        needs = (match[0] if (match := _LATER.search(text)) else text for text in self._texts[path])
+        archs = frozenset(self._failing[path]), frozenset(self._working[path])
+        return name, module.source.is_cpp, module.is_tile, frozenset(needs), archs
 
     def _good(self, path: str) -> list[Arch]:
         """Return the requested archs for which the source compiles."""

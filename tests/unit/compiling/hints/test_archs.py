@@ -12,10 +12,10 @@ from hatch_cubin.building import pipeline
 from hatch_cubin.common.arch_names import parse_arch
 from hatch_cubin.compiling.hints.archs import Archs
 from hatch_cubin.config.toml_lines import setting
-from hatch_cubin.errors import CompileError
+from hatch_cubin.errors import CompileError, render
 from hatch_cubin.planning.unit_plan import Module, Unit
 from hatch_cubin.project.source import Source
-from tests.helpers import make_project
+from tests.helpers import make_project, refusal
 
 from .failed_compiles import TABLES, error, table
 
@@ -183,6 +183,48 @@ def test_an_overload_of_later_archs_is_known_by_its_arguments() -> None:
     assert [str(each.arch) for each in tried] == ["sm_90"]
     advised = Archs(failed, [], SUPPORTED, tried).advise(missing, MODULE)
     assert str(advised.hint).startswith("the source compiles with these archs")
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_of_many_sources_that_fail_for_one_reason_the_first_is_tried(number: int) -> None:
+    modules = [
+        Module(name, Source(f"demo/{name}.cu", ""), source_table_header=TABLES) for name in "abc"[:number]
+    ]
+    found = [error(f"{what} 'x' requires .target sm_90 or higher") for what in ("Modifier", "Feature")]
+    failed = [(unit("sm_80", module), found[:index]) for index, module in enumerate(modules, start=1)]
+    tried = Archs(failed, [], SUPPORTED).candidates()
+    is_one = number == 3
+    assert [each.module.name for each in tried] == (["a"] if is_one else ["a", "b"])
+    advised = {Archs(failed, [], SUPPORTED, tried).advise(found[0], module).hint for module in modules}
+    assert len(advised) == (1 if is_one else 2)
+    assert any(str(each).endswith(pasted("sm_90")) for each in advised)
+
+
+def test_sources_that_compile_with_different_archs_are_all_tried() -> None:
+    later, own = "Feature 'x' requires .target sm_90 or higher", not_supported("Instruction 'wgmma.fence'")
+    modules = [Module(name, Source(f"demo/{name}.cu", "")) for name in "abcd"]
+    failed = [(unit("sm_80", module), [error(later)]) for module in modules[:2]]
+    failed += [
+        (unit("sm_80", modules[2]), [error(own)]),
+        (unit("sm_75", modules[3]), [error(later)]),
+    ]
+    tried = Archs(failed, [], SUPPORTED).candidates()
+    assert {each.module.name for each in tried} == {*"abcd"}
+
+
+@pytest.mark.nvrtc
+def test_many_sources_for_a_later_arch_are_one_message_with_a_table_that_compiles(tmp_path: Path) -> None:
+    text = 'extern "C" __global__ void k(int *n) {{ asm volatile("griddepcontrol.{};"); *n = 1; }}'
+    files = {
+        f"{name}.cu": text.format(what)
+        for name, what in zip("abc", ("wait", "wait", "launch_dependents"), strict=True)
+    }
+    refused = refusal(CompileError, pipeline.build, make_project(tmp_path, files, 'archs = ["sm_80"]'))
+    (message, _count) = render(refused, verbose=True)
+    assert all(f"{name}:1" in message for name in files)
+    pasted = dedent(str(refused.problems[0].hint).partition(":")[2])
+    tables = "\n".join(pasted.replace("a.cu", f"{name}.cu") for name in "abc")
+    assert pipeline.build(make_project(tmp_path, files, f'archs = ["sm_80"]\n{tables}'))
 
 
 @pytest.mark.nvrtc

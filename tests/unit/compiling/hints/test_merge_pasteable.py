@@ -33,6 +33,11 @@ def test_lines_of_several_errors_are_shown_once() -> None:
     assert hints(table, "remove it", table, "remove it") == [table, "remove it", None, "remove it"]
 
 
+def test_lines_of_errors_that_are_one_message_stay() -> None:
+    table = 'add: \n    [[source]]\n    archs = ["sm_80"]'
+    assert hints(table, table, "remove it", table) == [table, table, "remove it", table]
+
+
 def test_other_hints_stay_as_they_are() -> None:
     texts = (
         None,
