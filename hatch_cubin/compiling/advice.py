@@ -30,6 +30,7 @@ from .call_options import place_of_options
 from .diagnostics import NO_KERNEL, Diagnostic
 from .hints import (
     conditions,
+    follow_ups,
     headers,
     host_code,
     instantiations,
@@ -74,6 +75,8 @@ _CAUSES = (
     host_code.calls,
     undefined_names.not_given,
     macros.beside_error,
+    follow_ups.of_syntax_error_in_header,
+    follow_ups.of_unknown_type,
 )
 
 

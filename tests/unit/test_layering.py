@@ -226,6 +226,7 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/include_chain": "",
         "hints/failed_compile": "hints/include_chain",
         "hints/kernel_declarations": "",
+        "hints/follow_ups": "diagnostics hints/failed_compile",
         "hints/language": "definitions diagnostics hints/failed_compile hints/kernel_declarations",
         "call_options": "",
         "hints/macros": "call_options diagnostics hints/failed_compile",
@@ -238,8 +239,8 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/undefined_names": "diagnostics hints/failed_compile hints/host_code",
         "hints/instantiations": "diagnostics hints/failed_compile hints/kernel_declarations "
         "hints/undefined_names",
-        "advice": "call_options diagnostics hints/conditions hints/failed_compile hints/headers "
-        "hints/host_code hints/instantiations hints/language hints/macros hints/not_cuda hints/other_sources "
+        "advice": "call_options diagnostics hints/conditions hints/failed_compile hints/follow_ups "
+        "hints/headers hints/host_code hints/instantiations hints/language hints/macros hints/not_cuda hints/other_sources "
         "hints/undefined_names",
         "identical_variants": "",
         "shared_kernels": "definitions hints/kernel_declarations",
