@@ -240,8 +240,8 @@ MODULES: dict[str, dict[str, str]] = {
         "hints/instantiations": "diagnostics hints/failed_compile hints/kernel_declarations "
         "hints/undefined_names",
         "advice": "call_options diagnostics hints/conditions hints/failed_compile hints/follow_ups "
-        "hints/headers hints/host_code hints/instantiations hints/language hints/macros hints/not_cuda hints/other_sources "
-        "hints/undefined_names",
+        "hints/headers hints/host_code hints/instantiations hints/language hints/macros hints/not_cuda "
+        "hints/other_sources hints/undefined_names",
         "identical_variants": "",
         "shared_kernels": "definitions hints/kernel_declarations",
         "inline_assembly": "",
