@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ..config.config import Config, Macros, SourceRule
+from ..config.reader import KEYS, option_of_compiler
 from ..config.toml_lines import setting
 from ..errors import Location, Problem, SourceError, problem
 from ..headers.includes import Closure
@@ -72,7 +73,7 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
         if (users or to_call) and not _NOT_OURS.match(name):
             meant = _CompiledTexts(project, users).unread(name)
             if meant is not None:
-                hint = f"did you mean {meant}?" if meant else "remove the macro, or use it"
+                hint = f"did you mean {meant}?" if meant else _hint_for_setting(config, name)
                 if path[0] != "define" and (plain := [each for each in others if not each.front]):
                     hint = (
                         f"{plain[0].source.path} uses {name}, but this table does not apply to "
@@ -87,6 +88,13 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
                 )
                 problems.append(problem("unused-macro", what, config.place.of(*path), hint))
     return problems
+
+
+def _hint_for_setting(config: Config, name: str) -> str:
+    """Return a hint for a macro that no source uses, but that may be a setting in the wrong table."""
+    if name in KEYS:
+        return f"if {name} is meant as an option of {config.place}, write it outside of the table 'define'"
+    return option_of_compiler(name) or "remove the macro, or use it"
 
 
 def _names(job: Job, name: str) -> bool:

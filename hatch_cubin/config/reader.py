@@ -137,10 +137,7 @@ class _Reader:
         hint = (
             hint or value_checks.guess(key, known) or self.hint_for_other_table(key, path) or _flag_meant(key)
         )
-        name = _option_called(key).replace("-", "_")
-        if name in nvrtc_options.ALLOWED:
-            option = name.replace("_", "-")
-            hint = f"{option!r} is an option of the compiler: write the option in the table 'options'"
+        hint = option_of_compiler(_option_called(key)) or hint
         if not path and key in _WRAPPER_CHECKS:
             hint = _WRAPPER_HINT
         if not path and key in _BUILD_SYSTEM_KEYS and not self.place.wraps:
@@ -151,25 +148,33 @@ class _Reader:
 
     def hint_for_other_table(self, key: str, path: tuple[str | int, ...]) -> str | None:
         """Return a hint if a *key* in the table at *path* belongs in a different table of pyproject.toml."""
-        name, in_options = key.replace("_", "-"), path[-1:] == ("options",)
-        own = str(path[0]) if path[: -1 if in_options else None] else ""
+        name, inner = key.replace("_", "-"), path[-1] if path and path[-1] in _INNER_TABLES else None
+        own = str(path[0]) if path[: -1 if inner else None] else ""
         # the name is a misspelling of a key that this table can have
-        if name in _TABLES[own] and not in_options:
+        if name in _TABLES[own] and not inner:
             return None
-        for table in dict.fromkeys((own, *_TABLES)):
+        for table in dict.fromkeys((own, *_TABLES) if inner != "define" else (own, "")):
             if name not in _TABLES[table]:
                 continue
             header = self.place.tables(table) if table else str(self.place)
             if table != own:
-                is_below = path[1:] and not in_options and not table  # a producer's settings have no header
+                is_below = path[1:] and not inner and not table  # a producer's settings have no header
                 if is_below:
                     move_the_line = self.place.moved_up(self.place.tables(own))
                     return f"{name!r} is an option of {header}: {move_the_line}"
                 return f"{name!r} is an option of {header}"
             if self.place.is_header(*path):
-                return f"{name!r} is an option of {header}: write it above the header of the table 'options'"
-            return f"{name!r} is an option of {header}: write it outside of the table 'options'"
+                return f"{name!r} is an option of {header}: write it above the header of the table {inner!r}"
+            return f"{name!r} is an option of {header}: write it outside of the table {inner!r}"
         return None
+
+
+def option_of_compiler(name: str) -> str | None:
+    """Return a hint if *name* is a key of the table 'options'; None for any other name."""
+    if name.replace("-", "_") not in nvrtc_options.ALLOWED:
+        return None
+    option = name.replace("_", "-")
+    return f"{option!r} is an option of the compiler: write the option in the table 'options'"
 
 
 def _meant(key: str, value: object) -> str | None:
@@ -217,6 +222,20 @@ def _macro_meant(
     from . import suggestions  # lazy import: needed only to report mistakes
 
     return suggestions.macro(key, values, below=reader.place.is_header(*path))
+
+
+def _macros_meant(name: str, value: object) -> str | None:
+    """Return the line for a macro in the table of options; None if *name* is not like a macro."""
+    if not name.isupper() or re.fullmatch("O[0-9]", name):  # compilers have flags such as -O3
+        return None
+    from .toml_lines import setting  # lazy import: needed only to report mistakes
+
+    try:
+        value_checks.macro_name(name)
+        value_checks.macro_text(value)
+    except ValueError:
+        return None
+    return f"a macro is an entry of the table 'define': {setting('define', {name: value})}"
 
 
 def _variants_meant(
@@ -395,11 +414,17 @@ def _macros(value: object, reader: _Reader, path: tuple[str | int, ...]) -> list
         raise ValueError(f"must be a table of macros, not {value!r}")
     macros: list[tuple[str, str | None]] = []
     for name, item in value.items():
+        hint = reader.hint_for_other_table(name, path) or option_of_compiler(name)
+        if hint is not None and "-" in name:
+            what = f"define.{name} is not a macro's name"
+            reader.add(problem("invalid-value", what, hint=hint), (*path, name))
+            continue
         try:
             value_checks.macro_name(name)
             macros.append((name, value_checks.macro_text(item)))
         except ValueError as exc:
-            hint = _variants_meant(name, item, reader, path) if isinstance(item, list) else None
+            if hint is None and isinstance(item, list):
+                hint = _variants_meant(name, item, reader, path)
             hint = hint or _macro_meant(name, value, reader, path)
             reader.refuse(exc, f"define.{name} {exc}", (*path, name), hint)
     return macros
@@ -421,6 +446,7 @@ def _option_table(
             what = f"options.{key} is not an option of cuda.core.ProgramOptions"
             hint = reader.hint_for_other_table(key, path) or _option_meant(key, value, reader, path)
             hint = hint or _meant("options", item) or value_checks.guess(name, nvrtc_options.ALLOWED)
+            hint = hint or _macros_meant(key, item)
             hint = hint or f"the options are: {', '.join(nvrtc_options.ALLOWED).replace('_', '-')}"
             reader.add(problem("unknown-option", what, hint=hint), (*path, key))
         elif name in values:
@@ -756,6 +782,7 @@ _MODULE_CHECKS: dict[str, Callable[..., Any]] = {
     "options": _option_table,
     "variants": _variants,
 }
+_INNER_TABLES = ("define", "options")
 _TABLES: Mapping[str, Mapping[str, Any]] = {
     "": _CHECKS,
     "source": _SOURCE_CHECKS,

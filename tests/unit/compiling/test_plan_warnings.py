@@ -166,6 +166,20 @@ def test_a_macro_like_no_other_is_told_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.nvrtc
+def test_an_unread_macro_may_be_a_setting_in_the_wrong_table(tmp_path: Path) -> None:
+    table = "define = { toolkit = '13', use_fast_math = true }"
+    assert unread(tmp_path, table, {"k.cu": SAXPY}) == {
+        "toolkit": (
+            "if toolkit is meant as an option of [tool.hatch.build.hooks.cubin], write it outside of the "
+            "table 'define'"
+        ),
+        "use_fast_math": (
+            "'use-fast-math' is an option of the compiler: write the option in the table 'options'"
+        ),
+    }
+
+
+@pytest.mark.nvrtc
 @pytest.mark.parametrize(
     ("table", "files"),
     [

@@ -576,6 +576,47 @@ def test_several_values_of_a_macro_are_variants(table: str, home: str) -> None:
     )
 
 
+NOT_A_MACRO = "write it outside of the table 'define'"
+OF_COMPILER = "is an option of the compiler: write the option in the table 'options'"
+
+
+@pytest.mark.parametrize(
+    ("table", "hint"),
+    [
+        ("define = { archs = ['sm_90'] }", f"'archs' is an option of {HOOK}: {NOT_A_MACRO}"),
+        ("define = { cache-dir = 'x' }", f"'cache-dir' is an option of {HOOK}: {NOT_A_MACRO}"),
+        (
+            f"{HOOK[:-1]}.define]\narchs = ['sm_90']",
+            f"'archs' is an option of {HOOK}: write it above the header of the table 'define'",
+        ),
+        (
+            f"{A_SOURCE}define = {{ instantiate = ['k<int>'] }}",
+            f"'instantiate' is an option of [{HOOK[:-1]}.source]]: {NOT_A_MACRO}",
+        ),
+        (f"{A_SOURCE}define = {{ sources = ['x'] }}", f"'sources' is an option of {HOOK}"),
+        ("define = { use-fast-math = true }", f"'use-fast-math' {OF_COMPILER}"),
+        ("define = { std = 'c++20' }", f"'std' {OF_COMPILER}"),
+        ("define = { mode = [1, 2] }", None),
+    ],
+)
+def test_a_setting_in_the_table_of_macros(table: str, hint: str | None) -> None:
+    (problem,) = problems(table)
+    assert (problem.code in {"invalid-value", "reserved-macro"}, problem.hint) == (True, hint)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("N = 4", "a macro is an entry of the table 'define': define = { N = 4 }"),
+        ("N = [1, 2]", ALL_OPTIONS),
+        ("'N-1' = 4", ALL_OPTIONS),
+    ],
+)
+def test_a_macro_in_the_table_of_options(option: str, hint: str) -> None:
+    (problem,) = problems(f"options = {{ {option} }}")
+    assert (problem.code, problem.hint) == ("unknown-option", hint)
+
+
 def test_values_that_no_variant_can_have_get_no_such_hint() -> None:
     (problem,) = problems("define = { N = [] }")
     assert problem.hint is None
