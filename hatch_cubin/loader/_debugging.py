@@ -59,7 +59,7 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
     more = ", …" * (len(known) > 20)
     guess = _guess(name, known) or f"the bundle has {', '.join(map(repr, known[:20])) or 'nothing'}{more}"
     if "<" in name:
-        guess = f"only instances in 'instantiate' of a source without 'as' are found; {guess}"
+        guess = f"to find it, add it to 'instantiate' of a source without 'as'; {guess}"
     guess += "; if its source is new, install the package again" * _layer().is_editable
     return _message(f"no kernel or module {name!r}; {guess}")
 
@@ -314,8 +314,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and other code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "f423a9c5f548e61920c07b0a979661d67b69619f4c8c74d6c714c47e131f85fc",
-    "_split": "325586f792819cd2c4e36fa5bf0b018492eb556a48d36c4bb1976b15da2380ec",
+    "_packs": "c08c2022c070b766152afc5bd1dd48946c1f82e0e834d7046755d8f49d6aee1c",
+    "_split": "9552f1bd6ea57eff8644fc3da3d0bb721e22b11e6cd2217f3841186a2538ebb8",
 }
 
 
@@ -434,4 +434,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "62a5f1d23239e46d"
+__build__ = "ba38f101c1ca54f1"

@@ -154,4 +154,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "62a5f1d23239e46d"
+__build__ = "ba38f101c1ca54f1"

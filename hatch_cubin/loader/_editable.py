@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "62a5f1d23239e46d"
+__build__ = "ba38f101c1ca54f1"

@@ -84,4 +84,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "62a5f1d23239e46d"
+__build__ = "ba38f101c1ca54f1"

@@ -73,4 +73,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(what))
 
 
-__build__ = "62a5f1d23239e46d"
+__build__ = "ba38f101c1ca54f1"

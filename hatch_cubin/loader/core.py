@@ -178,6 +178,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "62a5f1d23239e46d"
+__build__ = "ba38f101c1ca54f1"
 
 _drop_in.refuse_other_version(__build__, __file__)

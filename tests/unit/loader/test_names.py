@@ -141,7 +141,7 @@ MEANINGS = {
     "an instantiation": (
         "f<int>",
         {},
-        "'f<int>'; only instances in 'instantiate' of a source without 'as' are found; the bundle has 'a'",
+        "'f<int>'; to find it, add it to 'instantiate' of a source without 'as'; the bundle has 'a'",
     ),
     "a template without arguments": (
         "F",
