@@ -37,6 +37,7 @@ _PARTS = {
 TILEIRAS = "tileiras"
 _OF_TILEIRAS = {"nvidia-cuda-tileiras", "nvidia-nvvm"}
 _LINKER = {12: "nvidia-nvjitlink-cu12", 13: "nvidia-nvjitlink"}
+_TOOLKIT = "cuda-toolkit"  # the metapackage, whose extras are the wheels of a release
 # Wheels that a lock file does not pin. Compiled results do not depend on the version of cuda-bindings. The
 # newest version of cuda-bindings depends on the version of Python.
 _NOT_LOCKED = {"cuda-bindings", "cuda-python"}
@@ -77,7 +78,7 @@ def _requirements(
 ) -> list[str]:
     """Return the requirements of a build that compiles kernels."""
     wanted = [*_toolkit_requirements(config, extras), *config.packages]
-    exact = _exact(wanted, locked) if wanted and locked else wanted
+    exact = _exact(wanted, locked, extras) if wanted and locked else wanted
     return [*exact, *_unlocked(config, environ)]
 
 
@@ -111,9 +112,20 @@ def store_requirements(config: Config) -> list[str]:
     return [] if config.remote_cache is None or config.remote_cache.startswith("http") else [BUCKETS]
 
 
-def _exact(wanted: Iterable[str], locked: Mapping[str, str]) -> list[str]:
+def _exact(wanted: Iterable[str], locked: Mapping[str, str], extras: Collection[str] = ()) -> list[str]:
+    """Return the requirements of a build, with the versions in *locked*.
+
+    If the lock file is older than the first PTX source, tile kernel or linked module of the project, the lock
+    file does not contain the assembler or the linker. The requirements include them nevertheless.
+    """
     exact = [f"{name}=={version}" for name, version in locked.items()]
-    return [*exact, *(each for each in wanted if name_of(each) in _NOT_LOCKED)]
+    linkers = {*_LINKER.values()} - locked.keys()
+    exact += [each for each in wanted if name_of(each) in _NOT_LOCKED | linkers]
+    known = " ".join(locked)
+    absent = [extra for extra in sorted(extras) if not re.search(rf"\bnvidia-cuda-{extra}\b", known)]
+    if absent and _TOOLKIT in locked:
+        exact.append(f"{_TOOLKIT}[{','.join(absent)}]=={locked[_TOOLKIT]}")
+    return exact
 
 
 def install_command(config: Config, environ: Mapping[str, str], extras: Collection[str] = ()) -> str:
@@ -138,7 +150,7 @@ def versions(
     """Return the installed version of each wheel that can change results, and of each wheel in *others*."""
     parts: set[str] = set()
     if config.toolkit != "system":
-        parts = {"cuda-toolkit", *_PARTS[13 if major >= 13 else 12]}
+        parts = {_TOOLKIT, *_PARTS[13 if major >= 13 else 12]}
         parts |= {_LINKER[13 if major >= 13 else 12]} if config.module else set()
         if extras:
             from .assembler import wheel_name  # lazy import: needed only for PTX sources and tile kernels
@@ -174,7 +186,7 @@ def _toolkit_requirements(config: Config, extras: Collection[str] = ()) -> list[
         CORE,
         f"cuda-bindings=={major}.*",
         *_cuda_python(config, major),
-        f"cuda-toolkit[{','.join(dict.fromkeys(parts))}]=={pin}",
+        f"{_TOOLKIT}[{','.join(dict.fromkeys(parts))}]=={pin}",
         *linker,
     ]
 

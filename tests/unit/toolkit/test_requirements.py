@@ -17,7 +17,7 @@ from hatch_cubin.toolkit.requirements import (
     install_command,
     versions,
 )
-from tests.helpers import REPOSITORY, read_config, write_tree
+from tests.helpers import REPOSITORY, TABLE, read_config, write_tree
 
 CORE = "cuda-core>=1.2,<2"
 NEWEST = [
@@ -129,6 +129,30 @@ def test_what_signs_is_asked_for_where_something_is_signed(
     if signs is not None:
         locked = ["cuda-core==1.2", "cuda-bindings==13.*", *signs]
         assert build_requirements(config, environ, {"cuda-core": "1.2"}) == locked
+
+
+@pytest.mark.parametrize(
+    ("extras", "known", "added"),
+    [
+        (["nvcc"], {}, ["cuda-toolkit[nvcc]==13.0.1"]),
+        (["nvcc"], {"nvidia-cuda-nvcc": "13.0.88"}, []),
+        (["nvcc", "tileiras"], {"nvidia-cuda-nvcc": "13.0.88"}, ["cuda-toolkit[tileiras]==13.0.1"]),
+        ([], {}, []),
+    ],
+)
+def test_an_older_lock_file_lacks_what_the_first_ptx_source_needs(
+    extras: list[str], known: dict[str, str], added: list[str]
+) -> None:
+    locked = {"cuda-core": "1.2.0", "cuda-toolkit": "13.0.1", **known}
+    pins = [f"{name}=={version}" for name, version in locked.items()]
+    found = build_requirements(read_config('toolkit = "13.0"'), {}, locked, extras=extras)
+    assert found == [*pins, "cuda-bindings==13.*", *added]
+
+
+def test_an_older_lock_file_lacks_what_the_first_linked_module_needs() -> None:
+    table = f'toolkit = "13.0"\n[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "lto"\nsources = ["*.cu"]'
+    found = build_requirements(read_config(table), {}, {"cuda-core": "1.2.0"})
+    assert found == ["cuda-core==1.2.0", "cuda-bindings==13.*", "nvidia-nvjitlink==13.0.*"]
 
 
 def test_it_is_the_extra_that_the_error_names() -> None:
