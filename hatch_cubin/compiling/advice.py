@@ -75,7 +75,7 @@ _CAUSES = (
     host_code.calls,
     undefined_names.not_given,
     macros.beside_error,
-    follow_ups.of_syntax_error_in_header,
+    follow_ups.of_unfinished_header,
     follow_ups.of_unknown_type,
 )
 

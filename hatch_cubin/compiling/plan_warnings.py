@@ -92,7 +92,7 @@ def unread_macros(project: Project, jobs: Iterable[Job]) -> list[Problem]:
 
 def _hint_for_setting(config: Config, name: str) -> str:
     """Return a hint for a macro that no source uses, but that may be a setting in the wrong table."""
-    if name in KEYS:
+    if name.replace("_", "-") in KEYS:
         return f"if {name} is meant as an option of {config.place}, write it outside of the table 'define'"
     return option_of_compiler(name) or "remove the macro, or use it"
 

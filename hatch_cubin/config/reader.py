@@ -224,18 +224,12 @@ def _macro_meant(
     return suggestions.macro(key, values, below=reader.place.is_header(*path))
 
 
-def _macros_meant(name: str, value: object) -> str | None:
-    """Return the line for a macro in the table of options; None if *name* is not like a macro."""
-    if not name.isupper() or re.fullmatch("O[0-9]", name):  # compilers have flags such as -O3
+def _macro_in_options(name: str) -> str | None:
+    """Return a hint for a name that is probably a macro's; None if *name* is not like a macro."""
+    is_flag = re.fullmatch("O[0-9]", name)  # such as -O3
+    if is_flag or not re.fullmatch("[A-Z][A-Z0-9_]*", name):
         return None
-    from .toml_lines import setting  # lazy import: needed only to report mistakes
-
-    try:
-        value_checks.macro_name(name)
-        value_checks.macro_text(value)
-    except ValueError:
-        return None
-    return f"a macro is an entry of the table 'define': {setting('define', {name: value})}"
+    return f"{name} is probably a macro: write it in the table 'define' instead of 'options'"
 
 
 def _variants_meant(
@@ -446,7 +440,7 @@ def _option_table(
             what = f"options.{key} is not an option of cuda.core.ProgramOptions"
             hint = reader.hint_for_other_table(key, path) or _option_meant(key, value, reader, path)
             hint = hint or _meant("options", item) or value_checks.guess(name, nvrtc_options.ALLOWED)
-            hint = hint or _macros_meant(key, item)
+            hint = hint or _macro_in_options(key)
             hint = hint or f"the options are: {', '.join(nvrtc_options.ALLOWED).replace('_', '-')}"
             reader.add(problem("unknown-option", what, hint=hint), (*path, key))
         elif name in values:

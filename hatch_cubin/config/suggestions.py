@@ -524,10 +524,12 @@ def above(path: str, root: str | None, *, is_file: bool = False) -> str | None:
         return None
     there, name, rest = match.groups()
     if root is not None and not os.path.exists(os.path.join(root, there)):
-        found = glob.glob(f"**/{name}{rest or ''}", root_dir=root, recursive=True)
+        anywhere = f"**/{name}{rest or ''}"
+        found = sorted(glob.glob(anywhere, root_dir=root, recursive=True), key=len)
         if not found:
             return f"there is no {there!r} here: paths must be relative to the project's folder"
-        return f"did you mean {min(found, key=len)!r}? Paths must be relative to the project's folder"
+        meant = anywhere if "*" in path else found[0].replace(os.sep, "/")
+        return f"did you mean {meant!r}? Paths must be relative to the project's folder"
     if is_file and not rest and "." in name:
         return f"move {name} into the project, or into a folder that 'source-roots' lists"
     return f'add {name} = "{there}" to \'source-roots\', then write this path as "{name}{rest or ""}"'

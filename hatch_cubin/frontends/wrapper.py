@@ -116,10 +116,10 @@ def _current_project() -> Project:
 
 def _warn_of_unread_settings(project: Project, settings: Settings) -> None:
     """Warn of config settings that would have changed the kernels as environment variables."""
-    for name, value in (settings or {}).items():
+    for name in settings or ():
         if (variable := variable_of(name)) is not None:
             what = f"hatch-cubin does not read config settings, so {name!r} does not change the kernels"
-            hint = f"set the environment variable {variable}={value}"
+            hint = f"set the environment variable {variable}"
             project.warn(problem("config-setting-not-read", what, hint=hint).with_code())
 
 

@@ -11,7 +11,7 @@ from ..cache.entries import Cache, Compiled
 from ..errors import Location, LockError, Problem, SignatureError, ToolchainError, problem
 from ..keys.jobs import Job
 from ..planning.unit_plan import Unit
-from ..project.project import Project, ProjectSources
+from ..project.project import Project, ProjectSources, needed_extras
 from ..remote import build_store
 from ..toolkit import requirements
 from . import lock_comparison, lock_format
@@ -159,7 +159,8 @@ def install_command(project: Project) -> str | None:
     lock = lock_format.read(project.root)
     if lock is None or not lock.wheels or not lock_comparison.fits_table(lock, project):
         return None
-    return requirements.locked_command(project.config, project.environ, lock.wheels)
+    extras = needed_extras(project)
+    return requirements.locked_command(project.config, project.environ, lock.wheels, extras)
 
 
 def report_stale(project: Project, changes: Sequence[str]) -> None:

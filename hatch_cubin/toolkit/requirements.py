@@ -119,13 +119,28 @@ def _exact(wanted: Iterable[str], locked: Mapping[str, str], extras: Collection[
     file does not contain the assembler or the linker. The requirements include them nevertheless.
     """
     exact = [f"{name}=={version}" for name, version in locked.items()]
-    linkers = {*_LINKER.values()} - locked.keys()
-    exact += [each for each in wanted if name_of(each) in _NOT_LOCKED | linkers]
+    exact += [each for each in wanted if name_of(each) in _NOT_LOCKED]
+    if (release := locked.get(_TOOLKIT)) is None:
+        return exact
+    linkers = {name_of(each) for each in wanted}.intersection(_LINKER.values()) - locked.keys()
+    exact += [f"{name}=={_minor(release)}.*" for name in linkers]
     known = " ".join(locked)
-    absent = [extra for extra in sorted(extras) if not re.search(rf"\bnvidia-cuda-{extra}\b", known)]
-    if absent and _TOOLKIT in locked:
-        exact.append(f"{_TOOLKIT}[{','.join(absent)}]=={locked[_TOOLKIT]}")
-    return exact
+    absent = [
+        extra
+        for extra in sorted(extras)
+        if not re.search(rf"\bnvidia-cuda-{extra}\b", known) and _has_extra(release, extra)
+    ]
+    return [*exact, f"{_TOOLKIT}[{','.join(absent)}]=={release}"] if absent else exact
+
+
+def _minor(release: str) -> str:
+    """Return the major and minor version of a CUDA release, such as `13.0` for `13.0.2`."""
+    return ".".join(release.split(".")[:2])
+
+
+def _has_extra(release: str, extra: str) -> bool:
+    """Return whether a release of cuda-toolkit has an extra; the build reports a release without tileiras."""
+    return extra != TILEIRAS or tuple(map(int, _minor(release).split("."))) >= TILE_SINCE
 
 
 def install_command(config: Config, environ: Mapping[str, str], extras: Collection[str] = ()) -> str:
@@ -138,9 +153,11 @@ def install_command(config: Config, environ: Mapping[str, str], extras: Collecti
     return f"pip install --upgrade {shlex.join(_requirements(chosen, environ, extras=extras))}"
 
 
-def locked_command(config: Config, environ: Mapping[str, str], locked: Mapping[str, str]) -> str:
+def locked_command(
+    config: Config, environ: Mapping[str, str], locked: Mapping[str, str], extras: Collection[str] = ()
+) -> str:
     """Return a pip command that installs the packages that a build needs, in the *locked* versions."""
-    exact = _exact(_toolkit_requirements(config), locked)
+    exact = _exact(_toolkit_requirements(config), locked, extras)
     return f"pip install {shlex.join([*exact, *_unlocked(config, environ)])}"
 
 
@@ -173,14 +190,12 @@ def _toolkit_requirements(config: Config, extras: Collection[str] = ()) -> list[
             return []
         toolkit = _NEWEST_LINE
     major = toolkit.split(".")[0]
-    minor = ".".join(toolkit.split(".")[:2])
+    minor = _minor(toolkit)
     pin = toolkit if toolkit.count(".") >= 2 else f"{toolkit}.*"
     # The metapackage cuda-toolkit pins the patch level of each component, but some releases do not pin that
     # of nvJitLink.
     linker = [f"{_LINKER[int(major)]}=={minor}.*"] if config.module else []
-    # the extra exists only in releases that can compile tile kernels; the build reports an older release
-    has_tile = major == minor or tuple(map(int, minor.split("."))) >= TILE_SINCE
-    wanted = [extra for extra in sorted(extras) if extra != TILEIRAS or has_tile]
+    wanted = [extra for extra in sorted(extras) if major == minor or _has_extra(toolkit, extra)]
     parts = ["nvrtc", *["nvjitlink"] * bool(linker), *_HEADERS[major], *wanted]
     return [
         CORE,

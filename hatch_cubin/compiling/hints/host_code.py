@@ -29,7 +29,7 @@ _UNANNOTATED = re.compile(r"A function without execution space annotations")
 _VARIABLE = re.compile(r"variable without memory space annotations|static data member with non-const type")
 _LAUNCHES = re.compile(r"kernel launch could not be processed")
 _OF_RUNTIME = re.compile(r'identifier "cuda')
-_OF_C = r"v?(?:f|sn?)printf|f(?:open|close|flush|puts|write|read)|std(?:in|out|err)|puts|exit|getenv|system"
+_OF_C = r"v?(?:f|sn?)printf|f(?:open|close|flush|puts|write|read)|std(?:in|out|err)|puts|getenv"
 _CALLS = re.compile(
     r"explicitly marked as a __host__ function|kernel launch could not be processed"
     r'|namespace "std" has no member "(?:c(?:out|err)|endl|map|mutex|[io]?stringstream|runtime_error|string'

@@ -34,7 +34,7 @@ _METADATA_FIELDS = {
 }
 # An extra may require hatch-cubin: its plugin for pytest, for instance.
 _REQUIRES_HATCH_CUBIN = re.compile(
-    r"^Requires-Dist: *hatch[-_.]+cubin(?![\w.-])(?!.*\bextra\b)", re.MULTILINE | re.IGNORECASE
+    r"^Requires-Dist: *hatch[-_.]+cubin(?![\w.-])(?!.*;.*\bextra\b)", re.MULTILINE | re.IGNORECASE
 )
 _TAG = re.compile(r"^Tag: *(\S+) *\r?$", re.MULTILINE)
 _LINUX = re.compile(r"(?:^|\.)linux_\w+$")
@@ -90,7 +90,10 @@ def requirement_warnings(opened: OpenedWheel) -> Iterator[Problem]:
         place = metadata_file(opened.archive.namelist(), "METADATA", opened.path)
         if _REQUIRES_HATCH_CUBIN.search(_metadata_fields(opened.archive, place)):
             what = "requires hatch-cubin at run time, but only the build needs it"
-            hint = "move hatch-cubin from 'dependencies' of [project] to 'requires' of [build-system]"
+            hint = (
+                "remove hatch-cubin from 'dependencies' of [project], because 'requires' of [build-system] "
+                "is enough"
+            )
             yield problem("required-at-run-time", what, member_location(opened.archive, place), hint)
 
 

@@ -607,8 +607,8 @@ def test_a_setting_in_the_table_of_macros(table: str, hint: str | None) -> None:
 @pytest.mark.parametrize(
     ("option", "hint"),
     [
-        ("N = 4", "a macro is an entry of the table 'define': define = { N = 4 }"),
-        ("N = [1, 2]", ALL_OPTIONS),
+        ("N = 4", "N is probably a macro: write it in the table 'define' instead of 'options'"),
+        ("O9 = true", ALL_OPTIONS),
         ("'N-1' = 4", ALL_OPTIONS),
     ],
 )

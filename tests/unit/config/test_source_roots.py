@@ -80,6 +80,7 @@ def test_a_path_above_the_project_is_shown_in_a_source_root(key: str) -> None:
             "did you mean 'src/include/a.h'? Paths must be relative to the project's folder",
         ),
         ("../*/a.h", None),
+        ("../include/*.h", f"did you mean '**/include/*.h'? P{FROM_PROJECT}"),
         ("../lib", f"there is no '../lib' here: p{FROM_PROJECT}"),
         ("../lib.a", f"there is no '../lib.a' here: p{FROM_PROJECT}"),
         ("../above/x", """add above = "../above" to 'source-roots', then write this path as "above/x\""""),

@@ -200,7 +200,6 @@ def test_settings_and_metadata_are_for_the_backend_inside(project: Path) -> None
 # Wheels
 
 
-@pytest.mark.nvrtc
 @pytest.mark.parametrize("hook", ["build_wheel", "build_editable"])
 def test_a_setting_that_only_a_variable_can_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], hook: str
@@ -211,10 +210,11 @@ def test_a_setting_that_only_a_variable_can_change(
     getattr(backend, hook)("dist", {"archs": "sm_90", "cache_dir": "x", "define": "N=1", "verbose": "1"})
     said = capsys.readouterr().err
     assert said.count("[config-setting-not-read]") == 2
-    assert "hint: set the environment variable HATCH_CUBIN_ARCHS=sm_90\n" in said
-    assert "hint: set the environment variable HATCH_CUBIN_CACHE_DIR=x\n" in said
+    assert "hint: set the environment variable HATCH_CUBIN_ARCHS\n" in said
+    assert "hint: set the environment variable HATCH_CUBIN_CACHE_DIR\n" in said
 
 
+@pytest.mark.nvrtc
 def test_a_wheel_gets_the_bundle_and_loses_what_it_was_built_from(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

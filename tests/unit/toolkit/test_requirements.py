@@ -136,7 +136,8 @@ def test_what_signs_is_asked_for_where_something_is_signed(
     [
         (["nvcc"], {}, ["cuda-toolkit[nvcc]==13.0.1"]),
         (["nvcc"], {"nvidia-cuda-nvcc": "13.0.88"}, []),
-        (["nvcc", "tileiras"], {"nvidia-cuda-nvcc": "13.0.88"}, ["cuda-toolkit[tileiras]==13.0.1"]),
+        (["nvcc", "tileiras"], {"nvidia-cuda-nvcc": "13.0.88"}, []),  # which has no tileiras
+        (["tileiras"], {"cuda-toolkit": "13.5.0"}, ["cuda-toolkit[tileiras]==13.5.0"]),
         ([], {}, []),
     ],
 )
@@ -145,14 +146,19 @@ def test_an_older_lock_file_lacks_what_the_first_ptx_source_needs(
 ) -> None:
     locked = {"cuda-core": "1.2.0", "cuda-toolkit": "13.0.1", **known}
     pins = [f"{name}=={version}" for name, version in locked.items()]
-    found = build_requirements(read_config('toolkit = "13.0"'), {}, locked, extras=extras)
+    found = build_requirements(read_config('toolkit = "13"'), {}, locked, extras=extras)
     assert found == [*pins, "cuda-bindings==13.*", *added]
 
 
 def test_an_older_lock_file_lacks_what_the_first_linked_module_needs() -> None:
-    table = f'toolkit = "13.0"\n[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "lto"\nsources = ["*.cu"]'
-    found = build_requirements(read_config(table), {}, {"cuda-core": "1.2.0"})
-    assert found == ["cuda-core==1.2.0", "cuda-bindings==13.*", "nvidia-nvjitlink==13.0.*"]
+    table = f'toolkit = "13"\n[[{".".join(TABLE)}.module]]\nname = "m"\nmode = "lto"\nsources = ["*.cu"]'
+    found = build_requirements(read_config(table), {}, {"cuda-core": "1.2.0", "cuda-toolkit": "13.0.1"})
+    assert found == [
+        "cuda-core==1.2.0",
+        "cuda-toolkit==13.0.1",
+        "cuda-bindings==13.*",
+        "nvidia-nvjitlink==13.0.*",
+    ]
 
 
 def test_it_is_the_extra_that_the_error_names() -> None:
