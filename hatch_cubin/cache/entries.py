@@ -396,7 +396,7 @@ class Cache:
         until the cache record is on the disk: if a power cut leaves the record incomplete, the entry is a
         cache miss. Without cuda.core, the build does not wait for the entry either.
         """
-        # The importer is opened late, because opening the importer fails in a read-only folder.
+        # The cache of cuda.core is opened late, because opening it fails in a read-only folder.
         if self._file_cache is None:
             try:
                 from cuda.core.utils import FileStreamProgramCache

@@ -1,7 +1,6 @@
-"""Store results of other machines in a cache folder, and read results that will be sent to other machines.
+"""Store results in a cache folder without cuda.core, and read results that will be sent to other machines.
 
-This module does not import cuda.core, so a build that gets all results from other machines does not need
-cuda.core.
+A build that gets all results from other machines, or only packs cached results, does not need cuda.core.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class ResultImporter:
 
 
 def import_result(folder: Path, key: bytes, record: bytes, data: bytes) -> None:
-    """Store a checked result of another machine in the cache *folder*."""
+    """Store a checked result in the cache *folder*."""
     with contextlib.closing(ResultImporter(folder)) as importer:
         importer.store(key, record, data)
 
