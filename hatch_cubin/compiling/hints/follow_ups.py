@@ -22,7 +22,7 @@ _END_OF_DECLARATOR = re.compile("[{;]")
 
 
 def of_unfinished_header(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation | None:
-    """If a header of the project ends inside a declaration, leave out the errors that follow in the source."""
+    """If a header of the project ends inside a declaration, leave out what follows in the source."""
     for index, each in enumerate(found):
         is_in_header = each.is_own and each.where is not None and each.where.path != failed.path
         if is_in_header and _UNFINISHED.match(each.text):
