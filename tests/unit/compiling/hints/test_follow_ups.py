@@ -1,4 +1,4 @@
-"""Errors that follow from an earlier mistake are counted, and not told."""
+"""Errors that follow from an earlier mistake are not reported one by one."""
 
 from __future__ import annotations
 
