@@ -417,14 +417,13 @@ def _is_hook_path(path: tuple[str, ...]) -> bool:
 
 def _unread(place: TableLocation, read: TableLocation) -> ConfigError:
     other = str(read) if read.file == place.file else f"{read} in {read.file}"
-    hint = "delete one of the two tables"
+    hint = f"move the keys that only this table has to {other}, and delete this table"
     # the project has only inner tables, such as [[….source]]
     if place.file == read.file and str(place) not in place.headers:
         hint = f"rename {place.renamed(read)}"
     elif place.file == _HATCH_TOML and place.table[0] != "build":
-        hint = (
-            f"move the keys of this table to {other}, and delete this table; do not use "
-            f"[build.hooks.{HOOK}], because with any [build] in {_HATCH_TOML}, "
+        hint += (
+            f"; do not use [build.hooks.{HOOK}], because with any [build] in {_HATCH_TOML}, "
             "hatchling ignores all of [tool.hatch.build]"
         )
     what = f"the project's build backend reads the table {other}, and does not read this table"

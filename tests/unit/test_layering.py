@@ -331,7 +331,7 @@ MODULES: dict[str, dict[str, str]] = {
         "checking/variant_check": "reading/bundles reading/survey splitting/variants",
         "checking/integrity": "checking/record_check checking/sbom_check checking/variant_check "
         "checking/verify reading/bundles reading/companions",
-        "checking/wheel_tags": "checking/variant_check reading/bundles reading/survey",
+        "checking/wheel_tags": "checking/stray_files checking/variant_check reading/bundles reading/survey",
         "splitting/variant_index": "checking/wheel_tags reading/bundles",
         "checking/check": "checking/absolute_paths checking/integrity checking/size_advice "
         "checking/stray_files checking/wheel_tags reading/bundles reading/companions "

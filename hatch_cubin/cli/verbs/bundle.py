@@ -68,8 +68,13 @@ def _with_package(project: Project, into: str) -> Project:
     from pathlib import Path
 
     from ...frontends import open_project as frontend
+    from ...project.source import BUNDLE_FOLDER
 
     root, folder = Path(os.path.realpath(project.root)), Path(os.path.realpath(into))
+    if folder.name == BUNDLE_FOLDER:
+        what = "is a folder of compiled kernels, and not the package whose code imports it"
+        hint = f"--into {os.path.normpath(os.path.join(into, os.pardir))}"
+        raise ConfigError(problem("not-a-package", what, Location(into), hint))
     if not frontend.is_package(folder):
         what = "is not a package: it does not contain __init__.py"
         hint = "--into must be the folder of the package whose code imports _cubins"

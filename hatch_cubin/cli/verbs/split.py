@@ -21,11 +21,15 @@ import argparse
 import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...common import file_lock, read_limits, user_folders
 from ...errors import BundleError, Location, problem
 from ...wheels.reading.bundles import OpenedWheel, open_wheel
 from ..verb_base import Answer, json_argument, size
+
+if TYPE_CHECKING:
+    from ...wheels.splitting.split import SplitWheel
 
 _PATIENCE_S = 10.0  # How many seconds to wait for another process that splits a wheel into the same folder.
 
@@ -80,12 +84,31 @@ def _as_companions(path: Path, into: Path) -> list[str]:
     with open_wheel(str(path)) as opened:
         parts = split(opened)
         _refuse_wrong_tags(opened)
+    _refuse_other_companions(into, path, parts)
     with repack.open_wheel(path) as wheel:
         date = wheel.members[0].date_time
         added = {name: [data] for name, data in parts.written.items()}
         names = [repack.write_copy(wheel, into, {**added}, parts.gone.__contains__, platform="")]
     made = [repack.write_new(into, each.name, each.metadata, each.files, date) for each in parts.companions]
     return [*names, *made]
+
+
+def _refuse_other_companions(into: Path, path: Path, parts: SplitWheel) -> None:
+    """Raise BundleError if the folder contains companions that no main wheel will use."""
+    from ...wheels.reading.companions import unused_companions
+
+    mine = {each.name for each in parts.companions}
+    others = [each for each in sorted(into.glob(parts.all_companions)) if each.name not in mine]
+    mains = [each for each in into.glob("*.whl") if each.name != path.name] if others else []
+    what, hint = (
+        f"is a companion of another build of {path.name}, and no wheel in this folder uses this companion",
+        "remove this companion, or name another folder with --into",
+    )
+    unused = unused_companions(others, mains)
+    if unused:
+        raise BundleError(
+            *(problem("companion-of-other-build", what, Location(str(each)), hint) for each in unused)
+        )
 
 
 def _as_variants(path: Path, into: Path) -> tuple[list[str], str]:

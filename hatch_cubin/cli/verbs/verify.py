@@ -199,9 +199,9 @@ class _Rebuilder:
         path = Location(checked.facts["path"])
         whole = self._wholes.get(said["index"])
         if whole is None:
-            main = f"{said['project']} {said['version']}"
+            main = f"{said['project']} {said['version']} of the same build"
             what = f"this companion wheel was not compared, because the main wheel {main} is missing"
-            hint = "also name the main wheel that 'hatch-cubin split' wrote"
+            hint = "also name the main wheel that 'hatch-cubin split' wrote together with this companion"
             wrong = problem("companion-not-compared", what, path, hint)
         elif not fits_manifest(package, said, whole):
             what = "this companion wheel does not have the files that the main wheel's manifest lists"

@@ -6,6 +6,7 @@ import contextlib
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from ...errors import BundleError, Location, Problem, problem
 from ...project.source import BUNDLE_FOLDER, glob_regex
@@ -29,20 +30,22 @@ def stray_problems(opened: OpenedWheel, excepted: Sequence[str] = ()) -> Iterato
         inside = {BUNDLE_FOLDER, opened.companion} & {*name.split("/")[:-1]}
         if inside or info.is_dir() or any(rule.fullmatch(name) for rule in rules):
             continue
-        if _CODE_NAMES.fullmatch(name) or _is_code(opened.archive, name):
+        if _CODE_NAMES.fullmatch(name) or machine_code_kind(opened.archive, name) == "gpu":
             what = "is GPU code outside the bundle, so no manifest lists it"
             hint = f"remove the file from the wheel, or allow it with --except '{name}'"
             yield problem("stray-code", what, member_location(opened.archive, name), hint)
     yield from _misplaced_bundles(opened)
 
 
-def _is_code(wheel: zipfile.ZipFile, name: str) -> bool:
-    """Return whether a file begins like a cubin or a fatbin."""
+def machine_code_kind(wheel: zipfile.ZipFile, name: str) -> Literal["gpu", "cpu"] | None:
+    """Return which processor a file contains machine code for, judged by the file's first bytes."""
     head = b""
     # The integrity check reports a damaged file.
     with contextlib.suppress(*DAMAGE_ERRORS), wheel.open(name) as file:
         head = file.read(20)
-    return head.startswith(_FATBIN_MAGIC) or (head.startswith(b"\x7fELF") and head[18:] == _EM_CUDA)
+    if head.startswith(b"\x7fELF"):
+        return "gpu" if head[18:] == _EM_CUDA else "cpu"
+    return "gpu" if head.startswith(_FATBIN_MAGIC) else None
 
 
 def _misplaced_bundles(opened: OpenedWheel) -> Iterator[Problem]:

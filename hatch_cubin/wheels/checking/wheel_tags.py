@@ -15,6 +15,7 @@ from ...common.distribution_names import comparable_name
 from ...errors import BundleError, Location, Problem, problem
 from ..reading.bundles import OpenedWheel, member_location, metadata_file, read_member
 from ..reading.survey import manifest_of
+from .stray_files import machine_code_kind
 from .variant_check import VARIANT_FILE
 
 _ABI = r"(?:none|abi3|cp\d|pypy\d)[^-]*"
@@ -78,8 +79,10 @@ def tag_warnings(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield a warning for a platform tag that PyPI does not accept."""
     name = PurePath(opened.path).name
     if opened.archive is not None and (match := WHEEL_NAME.fullmatch(name)) and _LINUX.search(match[4]):
-        what = "PyPI does not accept linux_… tags: 'auditwheel repair' replaces them by manylinux_… tags"
-        yield problem("linux-tag", what, Location(opened.path))
+        hint = "change the platform tag to any, because the wheel contains no machine code for CPUs"
+        if any(machine_code_kind(opened.archive, name) == "cpu" for name in opened.archive.namelist()):
+            hint = "'auditwheel repair' replaces these tags by manylinux_… tags"
+        yield problem("linux-tag", "PyPI does not accept linux_… tags", Location(opened.path), hint)
 
 
 def requirement_warnings(opened: OpenedWheel) -> Iterator[Problem]:

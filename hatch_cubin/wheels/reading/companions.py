@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ...bundle.manifest import NOT_OURS, Manifest
 from ...common import file_access, read_limits
 from ...common.digest import file_digest
-from ...errors import BundleError, Location, Problem, problem
+from ...errors import BundleError, HatchCubinError, Location, Problem, problem
 from .bundles import (
     COMPANION_FILE,
     Bundle,
@@ -30,6 +30,7 @@ from .bundles import (
     OpenedWheel,
     member_location,
     open_archive,
+    open_wheel,
     read_member,
 )
 
@@ -169,6 +170,26 @@ def companion_problems(opened: OpenedWheel) -> Iterator[Problem]:
         if (file_digest(data), len(data)) != files[name]:
             what = f"does not have the digest and the size that {COMPANION_FILE} lists for this file"
             yield problem("file-changed", what, opened.at(f"{package}/{name}"))
+
+
+def unused_companions(companions: Iterable[Path], wheels: Iterable[Path]) -> list[Path]:
+    """Return the companion wheels whose main wheel is none of *wheels*, and damaged companion wheels."""
+    manifests = {digest for path in wheels for digest in _manifest_digests(path)}
+    return [path for path in companions if manifests.isdisjoint(_main_manifest_digests(path))]
+
+
+def _manifest_digests(path: Path) -> list[str]:
+    """Return the digests of the manifests in a wheel that is not a companion."""
+    with contextlib.suppress(HatchCubinError), open_wheel(str(path)) as opened:
+        return [file_digest(bundle.read("manifest.json")) for bundle in opened.bundles]
+    return []
+
+
+def _main_manifest_digests(path: Path) -> list[str]:
+    """Return the digest of the manifest in a companion's main wheel; an empty list for other wheels."""
+    with contextlib.suppress(HatchCubinError, *NOT_OURS), open_wheel(str(path), companions=True) as opened:
+        return [str(read_description(opened)["index"])] if opened.companion else []
+    return []
 
 
 def main_project_of(opened: OpenedWheel) -> str:

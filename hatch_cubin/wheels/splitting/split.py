@@ -42,6 +42,7 @@ class SplitWheel(NamedTuple):
     written: Mapping[str, bytes]
     gone: frozenset[str]
     companions: Sequence[CompanionWheel]
+    all_companions: str  # A pattern for the file names of companions for any arch.
 
 
 class MainWheel(NamedTuple):
@@ -58,6 +59,9 @@ class MainWheel(NamedTuple):
 
     def companion(self, arch: str) -> str:
         return self.package(arch).replace("_", "-")
+
+    def companion_file(self, arch: str) -> str:
+        return f"{self.package(arch)}-{self.version}-{self.tag}.whl"
 
 
 class SplittableWheel(NamedTuple):
@@ -121,7 +125,8 @@ def split(opened: OpenedWheel) -> SplitWheel:
         f"{bundle.place}/{loader_files.SPLIT}": loader_files.read(loader_files.SPLIT),
         home.place: _with_extras(home, [*files]),
     }
-    return SplitWheel(written, frozenset(f"{bundle.place}/{file}" for file in packages), made)
+    gone = frozenset(f"{bundle.place}/{file}" for file in packages)
+    return SplitWheel(written, gone, made, home.companion_file("sm_*"))
 
 
 def manifest_of_part(
@@ -197,7 +202,7 @@ def _companion_wheel(
         said = json.loads(bill)
         part = {**said["metadata"]["component"], "name": package}
         inside[f"{metadata}/sboms/{sbom.NAME}"] = sbom.write_bill(part, said["components"])
-    return CompanionWheel(f"{package}-{home.version}-{home.tag}.whl", metadata, inside)
+    return CompanionWheel(home.companion_file(arch), metadata, inside)
 
 
 def _read_metadata(opened: OpenedWheel, wheel: zipfile.ZipFile) -> MainWheel:

@@ -148,6 +148,11 @@ def test_a_misspelled_header_beside_the_right_table_is_in_the_wrong_place(
     assert (said.what.split(" ")[0], said.hint) == (wrong, f"rename {wrong} to {renamed}")
 
 
+def moved_to(table: str) -> str:
+    """Return the hint that keeps all settings of two tables."""
+    return f"move the keys that only this table has to {table}, and delete this table"
+
+
 WHEELS, SDISTS_SOURCE = WHEELS_SOURCE[1:-1].replace(".source", ""), WHEELS_SOURCE.replace("wheel", "sdist")
 
 
@@ -155,7 +160,7 @@ WHEELS, SDISTS_SOURCE = WHEELS_SOURCE[1:-1].replace(".source", ""), WHEELS_SOURC
     ("tables", "line", "hint"),
     [
         (f"{HOOK}jobs = 1\n{WHEELS_SOURCE}", 3, f"rename {WHEELS_SOURCE} to {SOURCE}"),
-        (f"{HOOK}jobs = 1\n{WHEELS}\njobs = 2", 3, "delete one of the two tables"),
+        (f"{HOOK}jobs = 1\n{WHEELS}\njobs = 2", 3, moved_to(WHEELS)),
         (f"{WHEELS}\njobs = 1\n{SOURCE}", 5, f"rename {SOURCE} to {WHEELS_SOURCE}"),
         (f"{HOOK}jobs = 1\n{SDISTS_SOURCE}", 5, f"rename {SDISTS_SOURCE} to {SOURCE}"),
         (f"{WHEELS}\njobs = 1\n{SDISTS_SOURCE}", 5, f"rename {SDISTS_SOURCE} to {WHEELS_SOURCE}"),
@@ -223,7 +228,7 @@ def test_of_two_tables_one_is_kept(
 ) -> None:
     assert str(refused(tmp_path, pyproject, hatch)) == (
         f"{place}: the project's build backend reads the table {read}, and does not read this table\n"
-        "  hint: delete one of the two tables"
+        f"  hint: {moved_to(read)}"
     )
 
 

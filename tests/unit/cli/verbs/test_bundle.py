@@ -115,6 +115,19 @@ def test_a_folder_that_is_no_package_is_refused(project: Path, command: Command)
     )
 
 
+@pytest.mark.parametrize(("into", "right"), [("python/demo/_cubins", "python/demo"), (".", "..")])
+def test_a_bundle_is_not_written_into_a_bundle(
+    project: Path, command: Command, monkeypatch: pytest.MonkeyPatch, into: str, right: str
+) -> None:
+    folder = project / "python/demo/_cubins"
+    write_tree(folder, {"__init__.py": "", "manifest.json": ""})
+    monkeypatch.chdir(folder if into == "." else project)
+    what = "is a folder of compiled kernels, and not the package whose code imports it"
+    assert refusal(command, into, "--project", str(project)) == (
+        f"hatch-cubin: error: {into}: {what} [not-a-package]\n  hint: --into {right}\n"
+    )
+
+
 @pytest.mark.parametrize("place", [".", "../elsewhere"])
 def test_a_package_outside_the_project_is_refused(project: Path, command: Command, place: str) -> None:
     write_tree(project / place, {"__init__.py": ""})

@@ -387,7 +387,9 @@ def summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "summary.md"
 
 
-LINUX_TAG = "PyPI does not accept linux_… tags: 'auditwheel repair' replaces them by manylinux_… tags"
+LINUX_TAG = "PyPI does not accept linux_… tags"
+CPU_LIBRARY = b"\x7fELF".ljust(18, b"\0") + b"\x3e\0"  # the number of x86-64
+NO_PLATFORM = "change the platform tag to any, because the wheel contains no machine code for CPUs"
 PTX_ALONE = (
     "1 of 3 kernels have only PTX for 8.0, while other kernels have machine code"
     "%0A  b: built for sm_90, compute_80"
@@ -409,7 +411,7 @@ def test_a_job_has_its_summary_and_its_annotations(tmp_path: Path, command: Comm
     shown = check(command, wheel, "--gpu", "7.5,8.0", "--markdown").out
     place = "file=dist/demo-1.0-cp312-cp312-linux_x86_64.whl"
     assert [line for line in answer.err if line.startswith("::")] == [
-        f"::warning {place}::{LINUX_TAG}",
+        f"::warning {place}::{LINUX_TAG}%0A  hint: {NO_PLATFORM}",
         f"::warning {place}/demo/_cubins::{PTX_ALONE}",
         f"::error {place}/demo/_cubins::{NOTHING_FOR}",
     ]
@@ -417,6 +419,23 @@ def test_a_job_has_its_summary_and_its_annotations(tmp_path: Path, command: Comm
     assert summary.read_text("utf-8") == once * 2
     assert "### problems" in once
     assert "### warnings" in once
+
+
+@pytest.mark.parametrize(
+    ("more", "hint"),
+    [
+        ({}, NO_PLATFORM),
+        ({"native.so": code("a")}, NO_PLATFORM),
+        ({"native.so": CPU_LIBRARY}, "'auditwheel repair' replaces these tags by manylinux_… tags"),
+    ],
+    ids=["kernels alone", "a cubin named as a library", "a library"],
+)
+def test_only_machine_code_for_cpus_needs_a_platform_tag(
+    tmp_path: Path, command: Command, more: dict[str, bytes], hint: str
+) -> None:
+    wheel = whole_wheel(tmp_path, bundle(*units(KERNELS)), "py3-none-linux_x86_64", **more)
+    warnings = "\n".join([f"hatch-cubin: warning: {wheel}: {LINUX_TAG} [linux-tag]", f"  hint: {hint}"])
+    assert warnings in command("check", wheel).warnings
 
 
 def test_a_summary_that_cannot_be_written_is_a_warning(

@@ -213,6 +213,29 @@ def test_a_wheel_is_not_replaced_by_its_part(tmp_path: Path, command: Command) -
     assert whole.read_bytes() == before
 
 
+def test_companions_of_another_build_do_not_stay_beside_those_of_this_one(
+    tmp_path: Path, command: Command
+) -> None:
+    parts = split_wheel(tmp_path)
+    before = (parts / MAIN).read_bytes()
+    (parts / "unfinished.whl").write_bytes(b"")
+    without_sm80 = finished_wheel(tmp_path / "less", bundle(made("a", "sm_90"), folder="demo/_cubins"))
+    assert refusal(command, without_sm80, parts) == Coded(
+        "companion-of-other-build",
+        parts / SM80,
+        f"is a companion of another build of {MAIN}, and no wheel in this folder uses this companion",
+    )
+    assert (parts / MAIN).read_bytes() == before
+
+
+def test_companions_of_wheels_for_two_systems_stay_in_one_folder(tmp_path: Path, command: Command) -> None:
+    parts = split_wheel(tmp_path)
+    files, tag = bundle(made("a", "sm_87"), folder="demo/_cubins"), "py3-none-manylinux_2_28_aarch64"
+    other = finished_wheel(tmp_path / "other", files, tag=tag)
+    assert command("split", other, "--by", "arch", "--into", parts).code == 0
+    assert {each.name for each in parts.iterdir()} == {*PARTS, other.name, SM80.replace("sm80", "sm87")}
+
+
 def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path, command: Command) -> None:
     whole = finished_wheel(tmp_path)
     (tmp_path / "parts" / SM80).mkdir(parents=True)

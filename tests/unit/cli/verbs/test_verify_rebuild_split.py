@@ -55,10 +55,10 @@ def test_a_companion_alone_is_not_proven(tmp_path: Path, command: Command) -> No
     parts = parts_of(tmp_path)
     answer = rebuilt(command, tmp_path, parts / SM90)
     what = (
-        "this companion wheel was not compared, because the main wheel demo 1.0 is missing "
-        "[companion-not-compared]"
+        "this companion wheel was not compared, because the main wheel demo 1.0 of the same build "
+        "is missing [companion-not-compared]"
     )
-    hint = "also name the main wheel that 'hatch-cubin split' wrote"
+    hint = "also name the main wheel that 'hatch-cubin split' wrote together with this companion"
     assert answer.err == f"hatch-cubin: error: {parts / SM90}: {what}\n  hint: {hint}\n"
 
 
