@@ -58,8 +58,8 @@ def no_such_name(name: str, manifest: "_Manifest") -> str:
         _damaged("manifest.json", "the lines are not sorted")
     more = ", …" * (len(known) > 20)
     guess = _guess(name, known) or f"the bundle has {', '.join(map(repr, known[:20])) or 'nothing'}{more}"
-    if "<" in name:
-        guess = f"to find it, add it to 'instantiate' of a source without 'as'; {guess}"
+    if name.partition("<")[0] not in [*manifest.kernel_names(), name]:
+        guess = f"add it to 'instantiate' of a source without 'as'; {guess}"
     guess += "; if its source is new, install the package again" * _layer().is_editable
     return _message(f"no kernel or module {name!r}; {guess}")
 
@@ -140,7 +140,7 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     lower = {each for _, each, _ in map(_parse_arch, archs) if each < number}
     has_ptx = shipped is found.entries and "a" not in "".join(archs)
     ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
-    fix = f'add "sm_{number}"{ptx} to archs{older} in the build configuration'
+    fix = f'add "sm_{number}"{ptx} to the archs of {found.source}{older}'
     if absent:
         fix += f", and check that {found.source} defines this kernel for sm_{number}"
     return f"{fix}; build again without HATCH_CUBIN_ARCHS"
@@ -150,7 +150,7 @@ def _version(driver: int) -> str:
     return f"{driver // 1000}.{driver % 1000 // 10}"
 
 
-# --- parameters and arguments
+# --- arguments
 class Parameter(_Value):
     """One parameter of a kernel: its offset, its size, and its type if it is known."""
 
@@ -311,11 +311,11 @@ def _is_whole(plain: str) -> bool:
     return _import("re").fullmatch(_WHOLE, plain) is not None
 
 
-# --- other bundles and other code
+# --- other bundles and code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "c08c2022c070b766152afc5bd1dd48946c1f82e0e834d7046755d8f49d6aee1c",
-    "_split": "9552f1bd6ea57eff8644fc3da3d0bb721e22b11e6cd2217f3841186a2538ebb8",
+    "_packs": "82a162a4044c616e71aee26487f333ec96ec8e0a1d418b6c93717078ef5f2f33",
+    "_split": "49d6c074be23984d93e4cc57b1b825f3256f8c805f088ebecef759a55347f2f8",
 }
 
 
@@ -434,4 +434,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "ba38f101c1ca54f1"
+__build__ = "b1196b74523c7974"

@@ -154,4 +154,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "ba38f101c1ca54f1"
+__build__ = "b1196b74523c7974"

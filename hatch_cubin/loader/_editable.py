@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "ba38f101c1ca54f1"
+__build__ = "b1196b74523c7974"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "ba38f101c1ca54f1"
+__build__ = "b1196b74523c7974"

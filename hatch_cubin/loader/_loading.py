@@ -625,4 +625,4 @@ def _read_keys(folder: str) -> "dict[bytes, tuple[str, str]]":
     return {**programs, **units}
 
 
-__build__ = "ba38f101c1ca54f1"
+__build__ = "b1196b74523c7974"

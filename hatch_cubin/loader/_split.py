@@ -73,4 +73,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(what))
 
 
-__build__ = "ba38f101c1ca54f1"
+__build__ = "b1196b74523c7974"

@@ -92,4 +92,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "ba38f101c1ca54f1"
+__build__ = "b1196b74523c7974"

@@ -178,6 +178,6 @@ def _driver_version() -> "int | None":
     return version.value
 
 
-__build__ = "ba38f101c1ca54f1"
+__build__ = "b1196b74523c7974"
 
 _drop_in.refuse_other_version(__build__, __file__)

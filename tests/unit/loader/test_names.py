@@ -138,10 +138,15 @@ MEANINGS = {
         {},
         "no kernel or module 'zzzzzz'; the bundle has 'a', 'b', 'f<unsigned int>'",
     ),
+    "arguments for what is no template": (
+        "saxpy<int>",
+        {},
+        "no kernel or module 'saxpy<int>'; did you mean 'saxpy'?",
+    ),
     "an instantiation": (
         "f<int>",
         {},
-        "'f<int>'; to find it, add it to 'instantiate' of a source without 'as'; the bundle has 'a'",
+        "'f<int>'; add it to 'instantiate' of a source without 'as'; the bundle has 'a'",
     ),
     "a template without arguments": (
         "F",

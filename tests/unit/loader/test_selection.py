@@ -146,8 +146,8 @@ NOT_DEFINED = "demo/k.cu does not define this kernel for"
         pytest.param(
             (7, 5),
             None,
-            'add "sm_75" to archs in the build configuration, and check that demo/k.cu defines this kernel '
-            "for sm_75; build again without HATCH_CUBIN_ARCHS",
+            'add "sm_75" to the archs of demo/k.cu, and check that demo/k.cu defines this kernel for sm_75; '
+            "build again without HATCH_CUBIN_ARCHS",
             id="an arch that is not shipped",
         ),
     ],
@@ -174,8 +174,8 @@ def test_a_kernel_of_a_module_without_files_is_told_so(tmp_path: Path) -> None:
     data = b"".join(write_manifest(header, {"k": ["k"], "no": ["k"]}, [line]))
     cubins = load_bundle(tmp_path, {"manifest.json": data})
     assert (
-        ': shipped nothing; add "sm_90" to archs in the build configuration; build again without '
-        "HATCH_CUBIN_ARCHS" in str(refusal(cubins.CubinNotFoundError, cubins.find, "no", cc=(9, 0)))
+        ': shipped nothing; add "sm_90" to the archs of k.cu; build again without HATCH_CUBIN_ARCHS'
+        in str(refusal(cubins.CubinNotFoundError, cubins.find, "no", cc=(9, 0)))
     )
 
 
@@ -184,18 +184,18 @@ def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, h
     cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
     assert (
         f"no shipped code of 'k' runs on compute capability 8.0{having}: shipped sm_90 (driver 13.0); "
-        'add "sm_80" to archs in the build configuration; build again without HATCH_CUBIN_ARCHS'
+        'add "sm_80" to the archs of demo/k.cu; build again without HATCH_CUBIN_ARCHS'
     ) in str(refusal(cubins.CubinNotFoundError, cubins.find, "k", cc=(8, 0), driver=driver))
 
 
 @pytest.mark.parametrize(
     ("cc", "fix"),
     [
-        ((7, 5), 'add "sm_75" to archs in'),
-        ((7, 2), 'add "sm_72" to archs, and set toolkit = "12.9" in'),
-        ((5, 0), 'add "sm_50" to archs, and set toolkit = "12.9" in'),
+        ((7, 5), 'add "sm_75" to the archs of demo/k.cu; build'),
+        ((7, 2), 'add "sm_72" to the archs of demo/k.cu, and set toolkit = "12.9"; build'),
+        ((5, 0), 'add "sm_50" to the archs of demo/k.cu, and set toolkit = "12.9"; build'),
         ((3, 7), "CUDA 12 does not support this GPU ("),
-        ((13, 0), 'add "sm_130" or "compute_90" to archs in'),
+        ((13, 0), 'add "sm_130" or "compute_90" to the archs of demo/k.cu; build'),
     ],
 )
 def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(
@@ -209,7 +209,7 @@ def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(
 
 def test_ptx_is_not_advised_for_a_kernel_that_has_code_for_one_gpu(tmp_path: Path) -> None:
     cubins = load_bundle(tmp_path, bundle(made("k", "sm_80"), made("k", "sm_90a")))
-    with pytest.raises(cubins.CubinNotFoundError, match='; add "sm_130" to archs in'):
+    with pytest.raises(cubins.CubinNotFoundError, match='; add "sm_130" to the archs'):
         cubins.find("k", cc=(13, 0))
 
 

@@ -41,7 +41,7 @@ def test_what_would_be_translated_is_not_found_and_nothing_is_loaded(
         CALLS[call](cubins)
     assert str(caught.value).partition(" (bundle of ")[0] == (
         f"{cubins.__name__}: 'k' for compute capability 9.0 is PTX (compute_80), which strict loading "
-        'refuses; add "sm_90" to archs in the build configuration; build again without HATCH_CUBIN_ARCHS'
+        'refuses; add "sm_90" to the archs of demo/k.cu; build again without HATCH_CUBIN_ARCHS'
     )
     assert len(core.ObjectCode.made) == loaded
     CALLS[call](cubins)
@@ -60,7 +60,7 @@ PTX_AND_MORE = {
         [made("k", "sm_90"), made("k", "compute_80")],
         12040,
     ),
-    'add "sm_90" to archs in the build configuration; build again without HATCH_CUBIN_ARCHS': (
+    'add "sm_90" to the archs of demo/k.cu; build again without HATCH_CUBIN_ARCHS': (
         [made("k", "compute_80")],
         13000,
     ),
