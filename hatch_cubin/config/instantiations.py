@@ -98,6 +98,8 @@ def _with_braces(text: str, names: Iterable[str]) -> str:
     meant = text
     for name in names:
         meant = re.sub(rf"\$?\b{re.escape(name)}\b", f"{{{name}}}", meant)
+    if meant == text and "<" not in text and (listed := ", ".join(f"{{{name}}}" for name in names)):
+        meant = f"{text}<{listed}>"
     if meant == text:
         return f"an entry without placeholders is a string: {toml_lines.literal(text)}"
     return f"write placeholders in braces: {toml_lines.setting(_KERNEL, meant)}"

@@ -45,7 +45,7 @@ _INNER_KEYS = {
     "source": {
         "path": "file files glob source sources src",
         "name": "module",
-        "instantiate": "instantiate-templates template templates instantiations",
+        "instantiate": "instantiate-templates instantiations name-expressions template templates",
     },
     "producer": {
         "call": "callable entry function func",

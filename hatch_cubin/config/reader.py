@@ -514,9 +514,21 @@ def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Va
                 raise ValueError(f"must be an array of at least one value, not {items!r}")
             variants.append((name, value_checks.once(items)))
         except ValueError as exc:
-            hint = None if isinstance(items, list) else _meant("variants", value)
+            hint = (
+                None if isinstance(items, list) else _meant_by_range(name, items) or _meant("variants", value)
+            )
             reader.refuse(exc, f"variants.{name} {exc}", (*path, name), hint)
     return tuple(variants)
+
+
+def _meant_by_range(name: str, value: object) -> str | None:
+    """Return a hint for values of a variant that are written as a range, which only `instantiate` accepts."""
+    found = re.fullmatch(r"\s*(\d+)\s*\.\.\s*(\d+)\s*", str(value))
+    return (
+        f"only 'instantiate' has ranges, so list each value: {name} = [{found[1]}, {found[2]}]"
+        if found
+        else None
+    )
 
 
 def _instantiate(

@@ -48,6 +48,7 @@ _VARIABLE = re.compile(r"\$\{?\w|%\w+%")
 OTHER_MACRO = re.compile(r"(?:^|\s+)-D\s*([A-Za-z_]\w*)=(?!=)", re.ASCII)
 # Matches a template argument in braces. C++ does not allow braces there.
 _BRACED_ARGUMENT = re.compile(r"(?<=[<,])(\s*)\{\s*([\w\s,.]*?)\s*\}")
+_TYPES = frozenset({"bool", "char", "double", "float", "int", "long", "short", "signed", "unsigned"})
 _SOME_ARCHS = "sm_90, sm_90a, compute_90, 90-real, 9.0+PTX or all-major"
 
 
@@ -330,8 +331,14 @@ def _is_of_toolkit(text: str) -> bool:
 def python_file(value: object) -> str:
     """Check the path of one Python file in the project, which must not be an `__init__.py`."""
     text = path(value)
+    if text.rpartition("/")[2] == "__init__.py":
+        what = (
+            f"cannot be {text!r}, because hatch-cubin does not run the __init__.py of a package: "
+            "move the function into another file"
+        )
+        raise ValueError(what)
     is_module = text.endswith(".py") and "." not in text.rpartition("/")[2][:-3]
-    if not is_module or text.endswith("__init__.py") or any(mark in text for mark in "*?["):
+    if not is_module or any(mark in text for mark in "*?["):
         raise ValueError(f"must be the path of one Python module, such as 'src/demo/gen.py', not {text!r}")
     return text
 
@@ -496,7 +503,7 @@ def macro_name(text: str) -> None:
     match = re.fullmatch(r"([A-Za-z_]\w*)(\([\w ,.]*\))?", text, re.ASCII)
     if not match:
         right = text.replace("-", "_")
-        if right != text and right.isidentifier():
+        if right != text and right.isidentifier() and not text.startswith("-"):
             raise ValueError(f"is not a macro's name: did you mean {right}?")
         raise ValueError("is not a macro's name")
     from . import reserved_macros
@@ -559,4 +566,6 @@ def product_meant(text: str) -> str | None:
 def kernel(text: str) -> str:
     if not text.strip() or not text.isprintable():
         raise ValueError(f"{text!r} is not the name of a kernel, such as 'scale<float, 4>'")
+    if _TYPES.issuperset(text.split()):
+        raise ValueError(f"{text!r} is a type: write the kernel's name too, as in 'scale<{text.strip()}>'")
     return text.strip()

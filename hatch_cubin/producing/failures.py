@@ -15,6 +15,10 @@ _FRAMES, _LINES = 8, 12  # how many stack frames of an error, and how many lines
 _NAMES = 3  # how many undeclared files a message names
 _EXAMPLE = 'return {"axpy.cu": text}'
 _STACK = re.compile(r'File "([^"/<][^"]*[.]py)", line ([0-9]+) in (.*)')
+# The errors of str.format for braces that do not enclose the name of a value.
+_FORMAT_ERROR = re.compile(
+    r"KeyError: (?!['\"]\w+['\"]$)|IndexError: Replacement|ValueError: (.*'[{}]'|Invalid format)"
+)
 _ENVIRON_KEY = re.compile(r"KeyError: ['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
 
 
@@ -176,6 +180,8 @@ def _hints(producer: Producer, content: Mapping[str, Any]) -> Iterator[str]:
             path = setting("environment", [*rule.environment, "PATH"])
             yield f"to find programs by name, write in the producer table: {path}"
         yield "the working folder is the project's folder: relative paths begin there"
+    if content["frames"] and ".format(" in content["frames"][-1][3] and _FORMAT_ERROR.match(error):
+        yield "str.format reads the braces of C++ code too: write {{ and }} for them, or use str.replace"
     key = _ENVIRON_KEY.match(error)
     uses_variable = any(re.search("environ|getenv", text) for *_place, text in content["frames"])
     if key and uses_variable:

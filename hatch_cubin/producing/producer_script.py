@@ -26,7 +26,8 @@ from typing import Any
 
 _READS = frozenset({"open", "sqlite3.connect", "ctypes.dlopen"})
 _LISTS = frozenset({"os.listdir", "os.scandir"})
-_NEVER_LISTED = frozenset({"__pycache__", "_cubins", "node_modules"})
+_BUNDLE = "_cubins"  # the folder of the compiled kernels, which the build makes after the producers ran
+_NEVER_LISTED = frozenset({"__pycache__", _BUNDLE, "node_modules"})
 _NEVER_DECLARED = frozenset({".git", "__pycache__"})
 _NOT_IMPORTED = re.compile("cannot import name '([^']*)'")
 _WRITES_ONLY = os.O_WRONLY | os.O_TRUNC
@@ -40,6 +41,8 @@ def locate(
     name: str, packages: Packages, is_file: Callable[[str], bool], is_folder: Callable[[str], bool]
 ) -> tuple[str, bool] | None:
     """Return a module's path in the project, and whether the module is a package; None for other modules."""
+    if _BUNDLE in name.split("."):  # may be there from an earlier build, but not in a clean checkout
+        return None
     for package, folder in packages:
         if package and name != package and not name.startswith(f"{package}."):
             continue
@@ -152,6 +155,11 @@ class _ProjectLoader(importlib.abc.Loader):
         """Return a hint if a name may be missing because an `__init__.py` did not run; otherwise None."""
         if not self._is_package:
             return None
+        if name == _BUNDLE:
+            return (
+                f"{_BUNDLE} does not exist before the build: import {_BUNDLE} only inside the functions that "
+                "load kernels, or move the producer's function into a file of its own"
+            )
         with contextlib.suppress(OSError), open(os.path.join(self._disk_path, "__init__.py"), "rb") as file:
             if re.search(rf"\b{re.escape(name)}\b".encode(), file.read()):
                 return (

@@ -120,6 +120,15 @@ class FailedCompile:
                     return self.config.place.of("source", index, key, name)
         return self.config.place.of("define", name)
 
+    def place_of_false(self, name: str) -> Location | None:
+        """Return the line of pyproject.toml in which the value false leaves a macro undefined."""
+        if name in self.module.undefined:
+            return self.place_of_macro(name)
+        place = self.config.place
+        paths = [("source", index, "define", name) for index, rule in self._rules() if name in rule.undefined]
+        is_global = place.has("define", name) and name not in dict(self.config.define)
+        return next((place.of(*path) for path in [*paths, *[("define", name)] * is_global]), None)
+
     def place_of_pre_include(self, header: str) -> Location | None:
         """Return the line of pyproject.toml with the option that includes a header before the source."""
         if header not in self.module.pre_includes:

@@ -273,6 +273,11 @@ def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
                 "let the producer write the value into the text, "
                 f'or return {{"text": …, "define": {json.dumps(defined)}}}'
             )
+    if place := next(filter(None, map(failed.place_of_false, macros.values())), None):
+        hint = (
+            f"the value false in {place} leaves the macro undefined: write 0 in place of false, "
+            "or test the macro with #ifdef"
+        )
     types = {name for text in _texts(failed) for name in _TYPE.findall(text)}
     if (name := next(iter(macros.values()))) in types:
         hint = f"{name} is a type: write its namespace before the name, or declare the type before this line"

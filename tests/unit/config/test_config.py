@@ -509,6 +509,11 @@ def test_a_product_that_is_not_in_an_array_is_shown_in_one() -> None:
         ("options = { nvcc = '-O3' }", NO_EFFECT),
         ("options = { '-DN' = 4 }", "macros are set with 'define', a key of hatch-cubin"),
         (f"{SOURCE}\npath = 'a.cu'\ntemplates = ['k<int>']", "did you mean 'instantiate'?"),
+        (f"{SOURCE}\npath = 'a.cu'\nname_expressions = ['k<int>']", "did you mean 'instantiate'?"),
+        (
+            f"{SOURCE}\npath = 'a.cu'\nvariants = {{ N = '128..256' }}",
+            "only 'instantiate' has ranges, so list each value: N = [128, 256]",
+        ),
         (f"{SOURCE}\npath = 'a.cu'\nfiles = ['b.cu']", "did you mean 'path'?"),
         ("options = { Xptxas = [1] }", ALL_OPTIONS),
         (
@@ -924,6 +929,11 @@ def test_a_key_of_another_table_is_sent_there(options: str, hint: str) -> None:
         ("instantiate = ['a', ' ']", "instantiate: ' ' is not the name of a kernel, such …"),
         ("instantiate = ['scale<{T}>']", "instantiate: 'scale<{T}>' has a placeholder …"),
         ("variants = 1", "variants must be a table of arrays such as { BLOCK = [128, 256] }, not 1"),
+        (
+            "instantiate = ['float']",
+            "instantiate: 'float' is a type: write the kernel's name too, as in 'scale<float>'",
+        ),
+        ("instantiate = ['unsigned long']", "instantiate: 'unsigned long' is a type …"),
         ("variants.N = 1", "variants.N must be an array of at least one value, not 1"),
         ("variants.N = []", "variants.N … []"),
         ("variants.N = [[]]", "variants.N must be a boolean, a number or a one-line string, not []"),
@@ -1115,6 +1125,7 @@ def test_a_macro_may_have_parameters(name: str) -> None:
 
 def test_a_macro_with_a_hyphen_is_suggested_with_an_underscore() -> None:
     assert only_message("define = { N-1 = 1 }") == "define.N-1 is not a macro's name: did you mean N_1?"
+    assert only_message("define = { -DN = 1 }") == "define.-DN is not a macro's name"
 
 
 @pytest.mark.parametrize("name", ["", "1N", "N M", "N=1", "é", "f(", "f(a)(b)", "N\\u0000"])
@@ -1540,7 +1551,7 @@ def test_a_producer_table_is_read_whole() -> None:
         ("path = 'gen.cu'", "path must be the path of one Python module"),
         ("path = 'src/*.py'", "path must be the path of one Python module"),
         ("path = 'src/gen.v2.py'", "path must be the path of one Python module"),
-        ("path = 'src/__init__.py'", "path must be the path of one Python module"),
+        ("path = 'src/__init__.py'", "path cannot be 'src/__init__.py', because hatch-cubin does not run"),
         ("call = 'a.b'", "call must be the name of a function"),
         ("produces = ['cubin']", "produces: must be 'cu', 'ptx' or 'tileir'"),
         ("environment = ['A-B']", "environment: 'A-B' is not the name of an environment variable"),

@@ -75,6 +75,12 @@ VALUES = 'must be an array of at least one value, or a range such as "0..31", no
             )
             for text in ("a<$T, $N>", "a<T, N>")
         ),
+        (
+            "{ kernel = 'a', T = ['float'], N = [4] }",
+            ".kernel has no placeholder, such as {N}: 'a'",
+            'kernel = "a<{T}, {N}>"',
+        ),
+        ("{ kernel = 'a' }", ".kernel has no placeholder, such as {N}: 'a'", '"a"'),
         ("{ kernel = 1 }", ".kernel must be a string that is not empty, not 1", None),
         ("{ kernel = ' ' }", ".kernel ' ' is not the name of a kernel, such …", None),
         ("{ kernel = 'a<b>' }", ".kernel has no placeholder, such as {N}: 'a<b>'", '"a<b>"'),

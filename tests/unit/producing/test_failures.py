@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -157,6 +158,14 @@ def test_a_hint_of_the_process_is_shown() -> None:
     assert failure("ModuleNotFoundError", missing="helper", hint="write it so").hint == "write it so"
 
 
+def format_errors(*texts: str) -> Iterator[str]:
+    """Yield what Python's str.format says of the braces in each text."""
+    for text in texts:
+        with pytest.raises((KeyError, IndexError, ValueError)) as caught:
+            text.format(T="float")
+        yield f"{caught.type.__name__}: {caught.value}"
+
+
 @pytest.mark.parametrize(
     ("error", "missing", "frames", "hint"),
     [
@@ -194,6 +203,16 @@ def test_a_hint_of_the_process_is_shown() -> None:
             [["demo/gen.py", 1, "sources", "os.environ['X']"]],
             "set the variable X for the build",
         ),
+        *[
+            (
+                error,
+                None,
+                [["demo/gen.py", 1, "sources", "CODE.format(T='float')"]],
+                "str.format reads the braces of C++ code too: write {{ and }} for them, or use str.replace",
+            )
+            for error in format_errors("void k() { x[0] = 1; }", "{T}{}", "int s[] = {", "}", "{0:9 x}")
+        ],
+        ("KeyError: 'T'", None, [["demo/gen.py", 1, "sources", "CODE.format(N=1)"]], None),
         ("KeyError: 'LEVEL'", None, [], None),
         (
             "TypeError: int() argument",

@@ -319,6 +319,10 @@ def test_frames_of_compiled_modules_are_not_the_projects() -> None:
         ("from demo.kernels.parts import TEXTS", None),
         ("from demo import RuntimeError", "hatch-cubin does not run src/demo/__init__.py when "),
         ("import demo; demo.RuntimeError", "hatch-cubin does not run src/demo/__init__.py when "),
+        *[
+            (line, "_cubins does not exist before the build: import _cubins only inside the functions that ")
+            for line in ("from demo import _cubins", "import demo._cubins", "from demo._cubins import find")
+        ],
         ("from json import nothing", None),
         ("object().nothing", None),
         ("raise ImportError('other')", None),
@@ -334,6 +338,18 @@ def test_a_name_that_cannot_be_imported_has_a_hint(
     request = {"module": "demo.kernels.gen", "call": "sources"}
     found = producer_script.answer_of(request, ReadRecorder([], [], [], []))["hint"]
     assert found is hint is None or found.startswith(hint)
+
+
+@pytest.mark.usefixtures("finder")
+def test_kernels_of_an_earlier_build_are_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are absent where the project is built for the first time."""
+    monkeypatch.chdir(tmp_path)
+    write_tree(
+        tmp_path / "src/demo", {"_cubins/__init__.py": "", "kernels/gen.py": "from demo import _cubins"}
+    )
+    request = {"module": "demo.kernels.gen", "call": "sources"}
+    found = producer_script.answer_of(request, ReadRecorder([], [], [], []))
+    assert found["error"].startswith("ImportError: cannot import name '_cubins' from 'demo'")
 
 
 def test_variables_are_recorded_that_are_absent_and_that_the_project_asks_for(

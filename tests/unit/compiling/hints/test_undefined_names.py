@@ -163,6 +163,23 @@ def test_what_a_rule_of_the_source_includes_stays_in_its_lines_and_nothing_is_th
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ("define = { FAST = false }", 10),
+        (f"{TABLES}\npath = 'demo/a.cu'\ndefine = {{ FAST = false }}", 12),
+        (f"define = {{ FAST = 1 }}\n{TABLES}\npath = 'demo/a.cu'\ndefine = {{ FAST = false }}", 13),
+        (f"{TABLES}\npath = 'demo/a.cu'\nvariants = {{ FAST = [false] }}", 12),
+    ],
+)
+def test_a_macro_that_false_leaves_undefined_is_told(tmp_path: Path, options: str, line: int) -> None:
+    told = hinted(undefined_names.not_given([undefined("FAST")], setting(tmp_path, options)))
+    assert told == (
+        f"the value false in pyproject.toml:{line} leaves the macro undefined: write 0 in place of false, "
+        "or test the macro with #ifdef"
+    )
+
+
 def test_names_written_as_macros_are_given_by_the_table(tmp_path: Path) -> None:
     found = [
         undefined("BLOCK_SIZE", 2),
