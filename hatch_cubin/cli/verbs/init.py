@@ -14,7 +14,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> Answer:
     pyproject, backend = table_location.read_project(root)
     if (unclear := open_project.missing_build_system(root)) is not None:
         raise ConfigError(unclear)
-    place, is_new, producers = _table_place(root)
+    place, is_new, table = _own_table(root)
     if is_new and (unread := table_location.unread_table(root, backend)):
         if table_location.is_hidden(unread, place):
             raise ConfigError(table_location.hidden(unread, place))
@@ -96,7 +96,8 @@ def run(args: argparse.Namespace) -> Answer:
         inside = _required(pyproject, backend) if has_frontend else _wrap(files, pyproject, backend)
         files.add_settings(place.file, place.table, *inside, *_SETTINGS)
     if builds_kernels:
-        _add_cache_keys(files, pyproject, [*_kernel_keys(packages), *_producer_keys(packages, producers)])
+        wanted = [*_kernel_keys(packages), *_outer_keys(packages, table), *_producer_keys(packages, table)]
+        _add_cache_keys(files, pyproject, wanted)
     _ignore(files)
     files.save()
     folder = next(iter(packages.values()), "PACKAGE")
@@ -232,13 +233,13 @@ def _by_hand(name: str, lines: Sequence[str]) -> Iterator[None]:
         raise ConfigError(problem("file-not-editable", what, Location(name), hint, tuple(lines))) from exc
 
 
-def _table_place(root: Path) -> tuple[TableLocation, bool, list[Mapping[str, Any]]]:
-    """Return the place of the project's table, whether the table is missing, and the table's producers."""
+def _own_table(root: Path) -> tuple[TableLocation, bool, Mapping[str, Any]]:
+    """Return the place of the project's table, whether the table is missing, and the table."""
     try:
         table, place, _backend = table_location.find_table(root)
     except table_location.NoTableError as absent:
-        return absent.place, True, []
-    return place, False, [each for each in table.get("producer", ()) if isinstance(each, Mapping)]
+        return absent.place, True, {}
+    return place, False, table
 
 
 def _packages(root: Path, backend: str, place: TableLocation) -> Mapping[str, str]:
@@ -305,10 +306,23 @@ def _kernel_keys(packages: Mapping[str, str]) -> Iterator[dict[str, str]]:
         yield {"dir": f"{folder}/{BUNDLE_FOLDER}"}  # each build changes files in this folder
 
 
-def _producer_keys(
-    packages: Mapping[str, str], producers: Iterable[Mapping[str, Any]]
-) -> Iterator[dict[str, str]]:
+def _outer_keys(packages: Mapping[str, str], table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Yield the sources, and the folders of headers, that are outside the packages."""
+    globs = [*_texts(table, "sources")]
+    for folder in _texts(table, "include-dirs"):
+        globs += [f"{folder.rstrip('/')}/**/{pattern}" for pattern in _KERNEL_FILES]
+    inside = tuple(f"{folder}/" for folder in packages.values())
+    yield from ({"file": glob} for glob in dict.fromkeys(globs) if not glob.startswith(inside))
+
+
+def _texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
+    listed = table.get(key, ())
+    yield from (each for each in listed if isinstance(each, str)) if isinstance(listed, list) else ()
+
+
+def _producer_keys(packages: Mapping[str, str], table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Yield the `inputs` of producers, and all Python modules that a producer could import."""
+    producers = [each for each in table.get("producer", ()) if isinstance(each, Mapping)]
     modules = (f"{folder}/**/*.py" for folder in packages.values())
     files = [path for each in producers for path in (each.get("path"), *each.get("inputs", ()))]
     yield from ({"file": str(path)} for path in dict.fromkeys((*files, *modules)) if files)

@@ -470,3 +470,24 @@ def test_uv_looks_at_the_modules_and_the_inputs_of_producers(tmp_path: Path) -> 
     keys = toml_positions.loads(files["pyproject.toml"])["tool"]["uv"]["cache-keys"]
     assert [each["file"] for each in keys[-3:]] == ["tools/gen.py", "src/demo/*.j2", "src/demo/**/*.py"]
     assert add(tmp_path, {}) == files
+
+
+def test_uv_looks_at_sources_and_headers_outside_the_packages(tmp_path: Path) -> None:
+    table = (
+        "[tool.hatch.build.hooks.cubin]\n"
+        'sources = ["csrc/**/*.cu", "src/demo/more/*.cu"]\n'
+        'include-dirs = ["csrc/include/", "src/demo/include"]\n'
+    )
+    files = add(tmp_path, {"pyproject.toml": HATCH + table})
+    keys = toml_positions.loads(files["pyproject.toml"])["tool"]["uv"]["cache-keys"]
+    assert [each["file"] for each in keys[-6:]] == [
+        "csrc/**/*.cu",
+        *(f"csrc/include/**/*.{suffix}" for suffix in ("cu", "cuh", "h", "ptx", "tileir")),
+    ]
+    assert add(tmp_path, {}) == files
+
+
+@pytest.mark.parametrize("line", ["sources = 1", "include-dirs = [1, {}]"])
+def test_what_is_no_path_is_left_to_the_build(tmp_path: Path, line: str) -> None:
+    files = add(tmp_path, {"pyproject.toml": f"{HATCH}[tool.hatch.build.hooks.cubin]\n{line}\n"})
+    assert files["pyproject.toml"].endswith(KERNELS)
