@@ -228,6 +228,21 @@ def test_companions_of_another_build_do_not_stay_beside_those_of_this_one(
     assert (parts / MAIN).read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "files", [None, {"demo/_cubins/a.py": b""}, {f"{SM80.split('-')[0]}/companion.json": b"{}"}]
+)
+def test_what_only_has_the_name_of_a_companion_does_not_stay_either(
+    tmp_path: Path, command: Command, files: dict[str, bytes] | None
+) -> None:
+    strange = tmp_path / "parts" / SM80.replace("sm80", "sm70")
+    strange.parent.mkdir()
+    strange.write_bytes(b"")
+    if files is not None:
+        make_wheel(strange, files)
+    error = refusal(command, finished_wheel(tmp_path), strange.parent)
+    assert error == Coded("companion-of-other-build", strange)
+
+
 def test_companions_of_wheels_for_two_systems_stay_in_one_folder(tmp_path: Path, command: Command) -> None:
     parts = split_wheel(tmp_path)
     files, tag = bundle(made("a", "sm_87"), folder="demo/_cubins"), "py3-none-manylinux_2_28_aarch64"
