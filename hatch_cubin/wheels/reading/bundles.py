@@ -28,7 +28,7 @@ _WHEEL_COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _PIECE_BYTES = 1 << 20
 _TAIL_BYTES = 22 + (1 << 16)  # The largest size of the record at the end of a zip archive.
 _HOW_TO_BUILD = (
-    "build a wheel with 'hatch build', 'uv build', 'pipx run hatch build' or 'pip wheel --no-deps .'"
+    "build a wheel with 'hatch build', 'uv build', 'pipx run hatch build' or 'pip wheel --no-deps -w dist .'"
 )
 _SITE_PACKAGES_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 _OF_SOURCES = (".cu", ".cuh")
