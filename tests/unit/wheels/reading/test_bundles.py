@@ -20,7 +20,9 @@ from tests import special_files
 from tests.cubins import FILES, inside, make_wheel
 from tests.helpers import Coded, write_tree
 
-MAKE = "build a wheel with 'hatch build', 'uv build', 'pipx run hatch build' or 'pip wheel --no-deps -w dist .'"
+MAKE = (
+    "build a wheel with 'hatch build', 'uv build', 'pipx run hatch build' or 'pip wheel --no-deps -w dist .'"
+)
 
 
 def contents(what: Path | str) -> dict[str, dict[str, bytes]]:
