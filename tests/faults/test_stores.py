@@ -72,7 +72,7 @@ def drip(handler: Handler) -> bool:
 
 
 def trickle(handler: Handler) -> bool:
-    """Send the right file so slowly that each poll of the build sees a few bytes."""
+    """Send the right file so slowly that each poll of the build sees a few bytes, and never its last byte."""
     body = handler.server.files.get(handler.path, bytes(1 << 16))
     handler.answer(200, b"", Content_Length=str(len(body)))
     return trickled(handler, body)
@@ -104,11 +104,11 @@ def endless_continues(handler: Handler) -> bool:
 
 
 def trickled(handler: Handler, body: bytes) -> bool:
-    for at in range(0, len(body), 16):
+    for at in range(len(body) - 1):
         if handler.server.over.wait(0.005):
-            break
-        handler.wfile.write(body[at : at + 16])
-    return True
+            return True
+        handler.wfile.write(body[at : at + 1])
+    return hang(handler)
 
 
 def large(handler: Handler) -> bool:
