@@ -39,7 +39,7 @@ _KEYS = {
     "gpu-archs gpu-architecture gpu-code sm target targets torch-cuda-arch-list",
     "toolkit": "cuda cuda-version cuda-toolkit version",
     "exclude": "ignore skip",
-    "[[source]] with instantiate": "instantiate-templates template templates instantiations",
+    "[[source]] with instantiate": "instantiate-templates instantiations name-expressions template templates",
 }
 _INNER_KEYS = {
     "source": {

@@ -125,9 +125,12 @@ class FailedCompile:
         if name in self.module.undefined:
             return self.place_of_macro(name)
         place = self.config.place
-        paths = [("source", index, "define", name) for index, rule in self._rules() if name in rule.undefined]
-        is_global = place.has("define", name) and name not in dict(self.config.define)
-        return next((place.of(*path) for path in [*paths, *[("define", name)] * is_global]), None)
+        for index, rule in self._rules():
+            if name in rule.undefined:
+                return place.of("source", index, "define", name)
+        # The global macros do not apply to calls of a library.
+        is_false = place.has("define", name) and name not in dict(self.config.define)
+        return place.of("define", name) if is_false and not self.module.front else None
 
     def place_of_pre_include(self, header: str) -> Location | None:
         """Return the line of pyproject.toml with the option that includes a header before the source."""

@@ -509,6 +509,7 @@ def test_a_product_that_is_not_in_an_array_is_shown_in_one() -> None:
         ("options = { nvcc = '-O3' }", NO_EFFECT),
         ("options = { '-DN' = 4 }", "macros are set with 'define', a key of hatch-cubin"),
         (f"{SOURCE}\npath = 'a.cu'\ntemplates = ['k<int>']", "did you mean 'instantiate'?"),
+        ("name_expressions = ['k<int>']", "did you mean '[[source]] with instantiate'?"),
         (f"{SOURCE}\npath = 'a.cu'\nname_expressions = ['k<int>']", "did you mean 'instantiate'?"),
         (
             f"{SOURCE}\npath = 'a.cu'\nvariants = {{ N = '128..256' }}",

@@ -180,6 +180,13 @@ def test_a_macro_that_false_leaves_undefined_is_told(tmp_path: Path, options: st
     )
 
 
+def test_false_in_the_projects_macros_is_not_the_cause_in_a_call_of_a_library(tmp_path: Path) -> None:
+    failed = setting(tmp_path, "define = { FAST = false }")
+    of_call = replace(failed, module=replace(failed.module, front="cupy"))
+    assert failed.place_of_false("FAST") is not None
+    assert of_call.place_of_false("FAST") is None
+
+
 def test_names_written_as_macros_are_given_by_the_table(tmp_path: Path) -> None:
     found = [
         undefined("BLOCK_SIZE", 2),
