@@ -79,7 +79,7 @@ def tag_warnings(opened: OpenedWheel) -> Iterator[Problem]:
     """Yield a warning for a platform tag that PyPI does not accept."""
     name = PurePath(opened.path).name
     if opened.archive is not None and (match := WHEEL_NAME.fullmatch(name)) and _LINUX.search(match[4]):
-        hint = "change the platform tag to any, because the wheel contains no machine code for CPUs"
+        hint = "change the tag to py3-none-any, because the wheel contains no machine code for CPUs"
         if any(machine_code_kind(opened.archive, name) == "cpu" for name in opened.archive.namelist()):
             hint = "'auditwheel repair' replaces these tags by manylinux_… tags"
         yield problem("linux-tag", "PyPI does not accept linux_… tags", Location(opened.path), hint)

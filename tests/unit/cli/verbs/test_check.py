@@ -389,7 +389,7 @@ def summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 LINUX_TAG = "PyPI does not accept linux_… tags"
 CPU_LIBRARY = b"\x7fELF".ljust(18, b"\0") + b"\x3e\0"  # the number of x86-64
-NO_PLATFORM = "change the platform tag to any, because the wheel contains no machine code for CPUs"
+NO_PLATFORM = "change the tag to py3-none-any, because the wheel contains no machine code for CPUs"
 PTX_ALONE = (
     "1 of 3 kernels have only PTX for 8.0, while other kernels have machine code"
     "%0A  b: built for sm_90, compute_80"
