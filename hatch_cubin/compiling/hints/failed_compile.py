@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...config import toml_lines
-from ...config.config import Config, Macros, SourceRule
+from ...config.config import Config, Macros, ModuleRule, SourceRule
 from ...config.value_checks import WrittenInstantiation
 from ...errors import Location, SourceError
 from ...headers.resolve import SearchFolder
@@ -112,25 +112,31 @@ class FailedCompile:
 
     def place_of_macro(self, name: str) -> Location:
         """Return the line of pyproject.toml that defines a macro for the source."""
-        for index, rule in reversed(
-            [*self._rules()]
-        ):  # If several [[source]] tables match the source, the last of them takes precedence.
+        for table, rule in self._tables():
             for key, values in (("variants", rule.variants), ("define", rule.define)):
                 if name in dict(values):
-                    return self.config.place.of("source", index, key, name)
+                    return self.config.place.of(*table, key, name)
         return self.config.place.of("define", name)
 
     def place_of_false(self, name: str) -> Location | None:
-        """Return the line of pyproject.toml in which the value false leaves a macro undefined."""
+        """Return the line of pyproject.toml, or the producer, whose value false leaves a macro undefined."""
         if name in self.module.undefined:
             return self.place_of_macro(name)
-        place = self.config.place
-        for index, rule in self._rules():
+        produced, place = self.module.source.produced, self.config.place
+        if produced is not None and name in produced.rule.undefined:
+            return Location(produced.producer)
+        for table, rule in self._tables():
             if name in rule.undefined:
-                return place.of("source", index, "define", name)
+                return place.of(*table, "define", name)
         # The global macros do not apply to calls of a library.
         is_false = place.has("define", name) and name not in dict(self.config.define)
         return place.of("define", name) if is_false and not self.module.front else None
+
+    def _tables(self) -> Iterator[tuple[tuple[str, int], SourceRule | ModuleRule]]:
+        """Yield the path and content of each table with settings for the source, first the one that wins."""
+        yield from ((("source", index), rule) for index, rule in reversed([*self._rules()]))
+        modules = enumerate(self.config.module)
+        yield from ((("module", index), rule) for index, rule in modules if rule.name == self.module.part_of)
 
     def place_of_pre_include(self, header: str) -> Location | None:
         """Return the line of pyproject.toml with the option that includes a header before the source."""

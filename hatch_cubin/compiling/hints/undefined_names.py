@@ -257,9 +257,10 @@ def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
     contains a value for the undefined name, as `sum[BLOCK=64]` does for BLOCK.
     """
     values = dict(failed.module.source.variant)
-    macros = {each: name for each in found if (name := _macro_in(each, values)) is not None}
+    macros = {each: name for each in found if (name := _macro_in(each, values, failed)) is not None}
     if not macros:
         return None
+    name = next(iter(macros.values()))
     pasted = failed.pasted("define", dict.fromkeys(macros.values(), "…"))
     hint = f"if this name is a macro, replace … by its value:{pasted}"
     if defined := {name: values[name] for name in macros.values() if name in values}:
@@ -273,13 +274,13 @@ def not_given(found: Sequence[Diagnostic], failed: FailedCompile) -> Explanation
                 "let the producer write the value into the text, "
                 f'or return {{"text": …, "define": {json.dumps(defined)}}}'
             )
-    if place := next(filter(None, map(failed.place_of_false, macros.values())), None):
+    if place := failed.place_of_false(name):
         hint = (
             f"the value false in {place} leaves the macro undefined: write 0 in place of false, "
             "or test the macro with #ifdef"
         )
     types = {name for text in _texts(failed) for name in _TYPE.findall(text)}
-    if (name := next(iter(macros.values()))) in types:
+    if name in types:
         hint = f"{name} is a type: write its namespace before the name, or declare the type before this line"
     lines = {each.where for each in macros}
     others = [each for each in found if each.where not in lines]
@@ -358,13 +359,14 @@ def _name_in(error: Diagnostic) -> str:
     return ""
 
 
-def _macro_in(error: Diagnostic, keys: Container[str]) -> str | None:
+def _macro_in(error: Diagnostic, keys: Container[str], failed: FailedCompile) -> str | None:
     match = _UNDEFINED.search(error.text)
     if match is None or not error.is_own:
         return None
     if match[1] in keys:
         return match[1]
-    if not _MACRO.fullmatch(match[1]) or match[1] in RESERVED:
+    is_macro = _MACRO.fullmatch(match[1]) or failed.place_of_false(match[1])
+    if not is_macro or match[1] in RESERVED:
         return None
     code, at = _pointed_at(error)
     has_parameters = code[at + len(match[1]) :].lstrip().startswith("(")

@@ -52,3 +52,10 @@ def test_a_key_in_the_name_of_a_source_is_not_a_macro(tmp_path: Path, name: str,
     (one,) = problems(tmp_path, {f"k[{name}=1].cu": text})
     assert "does not define a macro" in (one.hint or "")
     assert (f'"define": {{"{name}": "1"}}' in (one.hint or "")) is may_define
+
+
+def test_a_macro_that_the_producer_leaves_undefined_is_told_with_the_producer(tmp_path: Path) -> None:
+    text = 'extern "C" __global__ void k(float *x) { x[0] = FAST; }\n'
+    sources = {"k.cu": {"text": text, "define": {"FAST": False}}}
+    (one,) = problems(tmp_path, sources)
+    assert "the value false in demo/gen.py leaves" in (one.hint or "")

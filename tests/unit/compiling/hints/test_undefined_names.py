@@ -180,6 +180,34 @@ def test_a_macro_that_false_leaves_undefined_is_told(tmp_path: Path, options: st
     )
 
 
+@pytest.mark.parametrize("name", ["FAST", "fast"])
+def test_false_is_told_of_the_macro_in_the_first_error_alone(tmp_path: Path, name: str) -> None:
+    failed = setting(tmp_path, f"define = {{ {name} = false }}")
+    found = [undefined(name), undefined("OTHER", 2)]
+    first = hinted(undefined_names.not_given(found, failed))
+    assert (first or "").startswith("the value false in pyproject.toml:10 leaves")
+    assert hinted(undefined_names.not_given(found[::-1], failed)) == (
+        f'if this name is a macro, replace … by its value: define = {{ OTHER = "…", {name} = "…" }}'
+    )
+
+
+def test_what_is_called_is_not_a_macro_to_be_written_as_0(tmp_path: Path) -> None:
+    called = error('identifier "FAST" is undefined', "demo/a.cu", 1, "if (FAST(p)) {}", "    ^")
+    assert undefined_names.not_given([called], setting(tmp_path, "define = { FAST = false }")) is None
+
+
+@pytest.mark.nvrtc
+@pytest.mark.parametrize("line", ["define = { FAST = false }", "variants = { FAST = [false, 1] }"])
+def test_false_in_the_table_of_a_linked_module_is_told_with_its_line(tmp_path: Path, line: str) -> None:
+    code = 'extern "C" __global__ void k(int *x) { x[0] = FAST; }\n'
+    header = TABLES.replace("source", "module")
+    module = f"{header}\nname = 'm'\nmode = 'lto'\nsources = ['demo/a.cu']\n{line}"
+    project = make_project(tmp_path, {"a.cu": code}, f'archs = ["sm_90"]\nsources = []\n{module}\n')
+    (problem,) = refusal(CompileError, pipeline.build, project).problems
+    number = (tmp_path / "pyproject.toml").read_text("utf-8").splitlines().index(line) + 1
+    assert f"the value false in pyproject.toml:{number} leaves" in (problem.hint or "")
+
+
 def test_false_in_the_projects_macros_is_not_the_cause_in_a_call_of_a_library(tmp_path: Path) -> None:
     failed = setting(tmp_path, "define = { FAST = false }")
     of_call = replace(failed, module=replace(failed.module, front="cupy"))
