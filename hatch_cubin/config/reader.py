@@ -22,6 +22,7 @@ from .toml_positions import TableLocation
 from .value_checks import MAX_VARIANTS, Macros, RefusedValueError, Variants, WrittenInstantiation
 
 _PLACEHOLDER = re.compile(r"(?:^|[<,/]\s*)…\s*(?:$|[>,])")  # users must replace the "…" that hints contain
+_MOST_LISTED = 32  # how many values of a range a hint lists
 
 
 def read_table(table: Mapping[str, Any], place: TableLocation, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -523,12 +524,13 @@ def _variants(value: object, reader: _Reader, path: tuple[str | int, ...]) -> Va
 
 def _meant_by_range(name: str, value: object) -> str | None:
     """Return a hint for values of a variant that are written as a range, which only `instantiate` accepts."""
-    found = re.fullmatch(r"\s*(\d+)\s*\.\.\s*(\d+)\s*", str(value))
-    return (
-        f"only 'instantiate' has ranges, so list each value: {name} = [{found[1]}, {found[2]}]"
-        if found
-        else None
-    )
+    found = re.fullmatch(r"\s*(-?\d{1,9})\s*\.\.\s*(-?\d{1,9})\s*", str(value), re.ASCII)
+    if not found:
+        return None
+    first, last = sorted(map(int, found.groups()))
+    values = range(first, last + 1) if last - first < _MOST_LISTED else (first, first + 1, "…", last)
+    listed = ", ".join(map(str, values))
+    return f"only 'instantiate' has ranges, so list each value: {name} = [{listed}]"
 
 
 def _instantiate(

@@ -511,9 +511,17 @@ def test_a_product_that_is_not_in_an_array_is_shown_in_one() -> None:
         (f"{SOURCE}\npath = 'a.cu'\ntemplates = ['k<int>']", "did you mean 'instantiate'?"),
         ("name_expressions = ['k<int>']", "did you mean '[[source]] with instantiate'?"),
         (f"{SOURCE}\npath = 'a.cu'\nname_expressions = ['k<int>']", "did you mean 'instantiate'?"),
-        (
-            f"{SOURCE}\npath = 'a.cu'\nvariants = {{ N = '128..256' }}",
-            "only 'instantiate' has ranges, so list each value: N = [128, 256]",
+        *(
+            (
+                f"{SOURCE}\npath = 'a.cu'\nvariants = {{ N = '{values}' }}",
+                f"only 'instantiate' has ranges, so list each value: N = [{listed}]",
+            )
+            for values, listed in [
+                ("0..3", "0, 1, 2, 3"),
+                ("3 .. 0", "0, 1, 2, 3"),
+                ("-1..1", "-1, 0, 1"),
+                ("128..256", "128, 129, …, 256"),
+            ]
         ),
         (f"{SOURCE}\npath = 'a.cu'\nfiles = ['b.cu']", "did you mean 'path'?"),
         ("options = { Xptxas = [1] }", ALL_OPTIONS),
