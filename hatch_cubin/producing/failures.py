@@ -17,7 +17,7 @@ _EXAMPLE = 'return {"axpy.cu": text}'
 _STACK = re.compile(r'File "([^"/<][^"]*[.]py)", line ([0-9]+) in (.*)')
 # The errors of str.format for braces that do not enclose the name of a value.
 _FORMAT_ERROR = re.compile(
-    r"KeyError: (?!['\"]\w+['\"]$)|IndexError: Replacement|ValueError: (.*'[{}]'|Invalid format)"
+    r"KeyError: ['\"]( |\\[nrt]|.*[;=(,])|IndexError: Replacement|ValueError: (.*'[{}]'|Invalid format)"
 )
 _ENVIRON_KEY = re.compile(r"KeyError: ['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
 

@@ -210,9 +210,27 @@ def format_errors(*texts: str) -> Iterator[str]:
                 [["demo/gen.py", 1, "sources", "CODE.format(T='float')"]],
                 "str.format reads the braces of C++ code too: write {{ and }} for them, or use str.replace",
             )
-            for error in format_errors("void k() { x[0] = 1; }", "{T}{}", "int s[] = {", "}", "{0:9 x}")
+            for error in format_errors(
+                "void k() { x[0] = 1; }",
+                "{\n  x",
+                "{p->x;}",
+                "{1, 2}",
+                "{T}{}",
+                "int s[] = {",
+                "}",
+                "{0:9 x}",
+            )
         ],
         ("KeyError: 'T'", None, [["demo/gen.py", 1, "sources", "CODE.format(N=1)"]], None),
+        *[
+            (
+                f"KeyError: {key!r}",
+                None,
+                [["demo/gen.py", 1, "sources", "CODE.format(T=TYPES[dtype])"]],
+                None,
+            )
+            for key in ("unsigned int", "torch.float32", "float*", float, ("float", 4), 128)
+        ],
         ("KeyError: 'LEVEL'", None, [], None),
         (
             "TypeError: int() argument",
