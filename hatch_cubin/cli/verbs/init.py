@@ -308,24 +308,41 @@ def _kernel_keys(packages: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 def _outer_keys(packages: Mapping[str, str], table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Yield the sources, and the folders of headers, that are outside the packages."""
-    globs = [*_texts(table, "sources")]
-    for folder in _texts(table, "include-dirs"):
+    tables = [table, *_tables(table, "source"), *_tables(table, "module")]
+    globs = [glob for each in tables for glob in _texts(each, "sources")]
+    for folder in (folder for each in tables for folder in _texts(each, "include-dirs")):
         globs += [f"{folder.rstrip('/')}/**/{pattern}" for pattern in _KERNEL_FILES]
     inside = tuple(f"{folder}/" for folder in packages.values())
-    yield from ({"file": glob} for glob in dict.fromkeys(globs) if not glob.startswith(inside))
+    outer = dict.fromkeys(glob for glob in globs if not glob.startswith(inside))
+    yield from ({"file": _with_root_path(glob, table)} for glob in outer)
+
+
+def _with_root_path(glob: str, table: Mapping[str, Any]) -> str:
+    """Return a glob that begins with the name of a source root, with the path of the source root."""
+    roots = table.get("source-roots")
+    name, slash, rest = glob.partition("/")
+    path = roots.get(name) if isinstance(roots, Mapping) else None
+    return f"{path.rstrip('/')}{slash}{rest}" if isinstance(path, str) else glob
+
+
+def _tables(table: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
+    listed = table.get(key)
+    yield from (each for each in listed if isinstance(each, Mapping)) if isinstance(listed, list) else ()
 
 
 def _texts(table: Mapping[str, Any], key: str) -> Iterator[str]:
-    listed = table.get(key, ())
+    listed = table.get(key)
     yield from (each for each in listed if isinstance(each, str)) if isinstance(listed, list) else ()
 
 
 def _producer_keys(packages: Mapping[str, str], table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Yield the `inputs` of producers, and all Python modules that a producer could import."""
-    producers = [each for each in table.get("producer", ()) if isinstance(each, Mapping)]
     modules = (f"{folder}/**/*.py" for folder in packages.values())
-    files = [path for each in producers for path in (each.get("path"), *each.get("inputs", ()))]
-    yield from ({"file": str(path)} for path in dict.fromkeys((*files, *modules)) if files)
+    written = (each.get("path") for each in _tables(table, "producer"))
+    inputs = (path for each in _tables(table, "producer") for path in _texts(each, "inputs"))
+    files = [path for path in (*written, *inputs) if isinstance(path, str)]
+    wanted = dict.fromkeys((*files, *modules)) if files else ()
+    yield from ({"file": _with_root_path(path, table)} for path in wanted)
 
 
 def _written(key: Mapping[str, str]) -> str:

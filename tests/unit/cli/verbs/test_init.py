@@ -487,7 +487,38 @@ def test_uv_looks_at_sources_and_headers_outside_the_packages(tmp_path: Path) ->
     assert add(tmp_path, {}) == files
 
 
-@pytest.mark.parametrize("line", ["sources = 1", "include-dirs = [1, {}]"])
+def test_uv_looks_at_the_files_of_inner_tables_and_of_source_roots(tmp_path: Path) -> None:
+    hook = "tool.hatch.build.hooks.cubin"
+    table = (
+        f'[{hook}]\nsources = ["common/*.cu"]\nsource-roots = {{ common = "../shared/cuda" }}\n'
+        f'[[{hook}.source]]\npath = "common/a.cu"\ninclude-dirs = ["special"]\n'
+        f'[[{hook}.module]]\nname = "m"\nmode = "lto"\nsources = ["parts/*.cu"]\n'
+        f'[[{hook}.producer]]\npath = "gen.py"\ninputs = ["common/*.j2"]\n'
+    )
+    files = add(tmp_path, {"pyproject.toml": HATCH + table})
+    keys = toml_positions.loads(files["pyproject.toml"])["tool"]["uv"]["cache-keys"]
+    assert [each["file"] for each in keys[-10:]] == [
+        "../shared/cuda/*.cu",
+        "parts/*.cu",
+        *(f"special/**/*.{suffix}" for suffix in ("cu", "cuh", "h", "ptx", "tileir")),
+        "gen.py",
+        "../shared/cuda/*.j2",
+        "src/demo/**/*.py",
+    ]
+    assert add(tmp_path, {}) == files
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sources = 1",
+        "include-dirs = [1, {}]",
+        "source = [1]",
+        "producer = 1",
+        "producer = [{ path = 1, inputs = 1 }, {}]",
+        "source-roots = 1\nsources = ['src/demo/a.cu']",
+    ],
+)
 def test_what_is_no_path_is_left_to_the_build(tmp_path: Path, line: str) -> None:
     files = add(tmp_path, {"pyproject.toml": f"{HATCH}[tool.hatch.build.hooks.cubin]\n{line}\n"})
     assert files["pyproject.toml"].endswith(KERNELS)
