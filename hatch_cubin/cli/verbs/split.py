@@ -101,7 +101,7 @@ def _refuse_other_companions(into: Path, path: Path, parts: SplitWheel) -> None:
     others = [each for each in sorted(into.glob(parts.all_companions)) if each.name not in mine]
     mains = [each for each in into.glob("*.whl") if each.name != path.name] if others else []
     what, hint = (
-        f"is a companion of another build of {path.name}, and no wheel in this folder uses this companion",
+        f"is a companion of another build of {path.name}, and no other wheel in this folder uses it",
         "remove this companion, or name another folder with --into",
     )
     unused = unused_companions(others, mains)

@@ -223,7 +223,7 @@ def test_companions_of_another_build_do_not_stay_beside_those_of_this_one(
     assert refusal(command, without_sm80, parts) == Coded(
         "companion-of-other-build",
         parts / SM80,
-        f"is a companion of another build of {MAIN}, and no wheel in this folder uses this companion",
+        f"is a companion of another build of {MAIN}, and no other wheel in this folder uses it",
     )
     assert (parts / MAIN).read_bytes() == before
 
