@@ -417,7 +417,7 @@ def _is_hook_path(path: tuple[str, ...]) -> bool:
 
 def _unread(place: TableLocation, read: TableLocation) -> ConfigError:
     other = str(read) if read.file == place.file else f"{read} in {read.file}"
-    hint = f"move the keys that only this table has to {other}, and delete this table"
+    hint = f"move the keys and inner tables that are only in this table to {other}, and delete this table"
     # the project has only inner tables, such as [[….source]]
     if place.file == read.file and str(place) not in place.headers:
         hint = f"rename {place.renamed(read)}"

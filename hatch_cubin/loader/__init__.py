@@ -921,4 +921,4 @@ def _message(what: str, header: "Mapping[str, Any] | None" = None) -> str:
     return f"{_NAME}: {what} (bundle of {named})" if known else f"{_NAME}: {what}"
 
 
-__build__ = "b1196b74523c7974"  # the same in all files of one version
+__build__ = "c8f3d0de63390474"  # the same in all files of one version

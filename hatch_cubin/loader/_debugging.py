@@ -82,7 +82,7 @@ def refuse_choice(
     details = f" in module {module!r}" * bool(module) + f" with {macros}" * bool(macros)
     what = f"no kernel or module {name!r}{details}"
     known = {key for each in candidates for key in each.variant}
-    if wrong := sorted(macros.keys() - known):
+    if wrong := sorted(set(macros) - known):
         guess = _guess(wrong[0], known) or "arguments of a kernel have no names"
         if wrong[0] in ("cc", "driver", "arch", "gpu", "sm"):
             guess = "only find() and read() take cc=(9, 0) and driver"
@@ -113,7 +113,7 @@ def nothing_fits(found: "_Module", kernel_name: "str | None", cc: "_Pair", drive
 
 def would_be_translated(found: "_Module", kernel_name: "str | None", entry: "Entry", cc: "_Pair") -> str:
     what = f"{_shown_name(found, kernel_name)} for compute capability {cc[0]}.{cc[1]}"
-    which = f" ({entry.arch})" if entry.arch else ""
+    which = f" ({entry.arch})" * bool(entry.arch)
     cubins = [each for each in found.entries if each.kind == "cubin"]
     having = [each for each in _entries_with(found, kernel_name) if each.kind == "cubin"]
     fix = _advice(found, having, cubins, cc) if entry.arch else "give use() machine code"
@@ -133,14 +133,14 @@ def _advice(found: "_Module", entries: "Sequence[Entry]", shipped: "Sequence[Ent
     archs = [each.arch for each in entries]
     absent = [each.arch for each in shipped if each.arch not in archs]
     if fitting := select(number, None, [(arch, 0) for arch in absent]):
-        return f"{found.source} does not define this kernel for {fitting[0]}, another shipped arch"
+        return f"{found.source} does not define this kernel for the shipped arch {fitting[0]}"
     if cc < (5, 0):
         return "CUDA 12 does not support this GPU"
-    older = ', and set toolkit = "12.9"' if cc < (7, 5) else ""
+    older = ', and set toolkit = "12.9"' * (cc < (7, 5))
     lower = {each for _, each, _ in map(_parse_arch, archs) if each < number}
     has_ptx = shipped is found.entries and "a" not in "".join(archs)
     ptx = f' or "compute_{max(lower)}"' if lower and has_ptx else ""
-    fix = f'add "sm_{number}"{ptx} to the archs of {found.source}{older}'
+    fix = f'add "sm_{number}"{ptx} to the archs of {found.base!r} ({found.source}){older}'
     if absent:
         fix += f", and check that {found.source} defines this kernel for sm_{number}"
     return f"{fix}; build again without HATCH_CUBIN_ARCHS"
@@ -314,8 +314,8 @@ def _is_whole(plain: str) -> bool:
 # --- other bundles and code
 # Only some bundles have these parts. A part of another bundle is run only if its digest is here.
 _DIGESTS = {
-    "_packs": "82a162a4044c616e71aee26487f333ec96ec8e0a1d418b6c93717078ef5f2f33",
-    "_split": "49d6c074be23984d93e4cc57b1b825f3256f8c805f088ebecef759a55347f2f8",
+    "_packs": "a3c2dc4a66d1d9f449bfc8b38e7a71b56c91c6ab23cb005be9a2afd1d2abb1bf",
+    "_split": "1128cf9ac5431a07654d314b8817c13b1d1e514426c024f02175c1221e3e93b0",
 }
 
 
@@ -434,4 +434,4 @@ def _replacement(found: "_Module", kernel_name: "str | None", data: bytes) -> En
     return Entry(found, fields, "given to use()", data)
 
 
-__build__ = "b1196b74523c7974"
+__build__ = "c8f3d0de63390474"

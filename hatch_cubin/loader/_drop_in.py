@@ -154,4 +154,4 @@ def _record(folder: str, warning: CompiledAtRunTimeWarning, key: "str | None") -
         os.replace(unfinished, path)
 
 
-__build__ = "b1196b74523c7974"
+__build__ = "c8f3d0de63390474"

@@ -188,4 +188,4 @@ def _lock_out_builds(folder: str) -> "int | None":
     return descriptor
 
 
-__build__ = "b1196b74523c7974"
+__build__ = "c8f3d0de63390474"

@@ -78,4 +78,4 @@ class LargeFile:
             os.close(self._descriptor)
 
 
-__build__ = "b1196b74523c7974"
+__build__ = "c8f3d0de63390474"

@@ -84,4 +84,4 @@ def _unpack(path: str, packed: int, sha256: str, size: int) -> bytes:
     return found
 
 
-__build__ = "b1196b74523c7974"
+__build__ = "c8f3d0de63390474"

@@ -73,4 +73,4 @@ def refuse_another_build(entry: "Entry", folder: str) -> None:
         raise CubinNotFoundError(_message(what))
 
 
-__build__ = "b1196b74523c7974"
+__build__ = "c8f3d0de63390474"

@@ -92,4 +92,4 @@ def macro_name(definition: str) -> str:
     return re.split("[(=]", definition)[0]
 
 
-__build__ = "b1196b74523c7974"
+__build__ = "c8f3d0de63390474"

@@ -282,6 +282,6 @@ def _restored_kernel(
     return kernel
 
 
-__build__ = "b1196b74523c7974"
+__build__ = "c8f3d0de63390474"
 
 _drop_in.refuse_other_version(__build__, __file__)

@@ -126,7 +126,7 @@ def split(opened: OpenedWheel) -> SplitWheel:
         home.place: _with_extras(home, [*files]),
     }
     gone = frozenset(f"{bundle.place}/{file}" for file in packages)
-    return SplitWheel(written, gone, made, home.companion_file("sm_*"))
+    return SplitWheel(written, gone, made, home.companion_file("sm_[0-9]*"))
 
 
 def manifest_of_part(

@@ -150,7 +150,7 @@ def test_a_misspelled_header_beside_the_right_table_is_in_the_wrong_place(
 
 def moved_to(table: str) -> str:
     """Return the hint that keeps all settings of two tables."""
-    return f"move the keys that only this table has to {table}, and delete this table"
+    return f"move the keys and inner tables that are only in this table to {table}, and delete this table"
 
 
 WHEELS, SDISTS_SOURCE = WHEELS_SOURCE[1:-1].replace(".source", ""), WHEELS_SOURCE.replace("wheel", "sdist")

@@ -127,16 +127,17 @@ def test_a_kernel_is_looked_for_only_in_archs_that_have_it(tmp_path: Path) -> No
 ONLY_ON_90 = (made("k", "sm_90", {"k": "k", "wgmma": "wgmma"}), made("k", "sm_80"), made("k", "compute_100"))
 
 
-NOT_DEFINED = "demo/k.cu does not define this kernel for"
+NOT_DEFINED = "demo/k.cu does not define this kernel for the shipped arch"
+ARCHS_OF_K = "the archs of 'k' (demo/k.cu)"
 
 
 @pytest.mark.parametrize(
     ("cc", "driver", "fix"),
     [
-        pytest.param((8, 0), None, f"{NOT_DEFINED} sm_80, another shipped arch", id="exact"),
-        pytest.param((8, 9), None, f"{NOT_DEFINED} sm_80, another shipped arch", id="lower minor"),
-        pytest.param((12, 0), None, f"{NOT_DEFINED} compute_100, another shipped arch", id="PTX"),
-        pytest.param((8, 0), 12000, f"{NOT_DEFINED} sm_80, another shipped arch", id="whatever the driver"),
+        pytest.param((8, 0), None, f"{NOT_DEFINED} sm_80", id="exact"),
+        pytest.param((8, 9), None, f"{NOT_DEFINED} sm_80", id="lower minor"),
+        pytest.param((12, 0), None, f"{NOT_DEFINED} compute_100", id="PTX"),
+        pytest.param((8, 0), 12000, f"{NOT_DEFINED} sm_80", id="whatever the driver"),
         pytest.param(
             (9, 0),
             12000,
@@ -146,7 +147,7 @@ NOT_DEFINED = "demo/k.cu does not define this kernel for"
         pytest.param(
             (7, 5),
             None,
-            'add "sm_75" to the archs of demo/k.cu, and check that demo/k.cu defines this kernel for sm_75; '
+            f'add "sm_75" to {ARCHS_OF_K}, and check that demo/k.cu defines this kernel for sm_75; '
             "build again without HATCH_CUBIN_ARCHS",
             id="an arch that is not shipped",
         ),
@@ -164,7 +165,7 @@ def test_a_kernel_that_an_arch_lacks_is_told_so(
 def test_a_kernel_of_a_module_without_files_is_told_so(tmp_path: Path) -> None:
     lacking = {
         "kernels": {"k": "k", "no": "no"},
-        "source": "k.cu",
+        "source": "demo/k.cu",
         "variant": {},
         "options": {},
         "entries": [],
@@ -173,9 +174,8 @@ def test_a_kernel_of_a_module_without_files_is_told_so(tmp_path: Path) -> None:
     header = {"format": 1, "generator": {"name": "hatch-cubin", "version": "1"}, "toolchain": {}}
     data = b"".join(write_manifest(header, {"k": ["k"], "no": ["k"]}, [line]))
     cubins = load_bundle(tmp_path, {"manifest.json": data})
-    assert (
-        ': shipped nothing; add "sm_90" to the archs of k.cu; build again without HATCH_CUBIN_ARCHS'
-        in str(refusal(cubins.CubinNotFoundError, cubins.find, "no", cc=(9, 0)))
+    assert f': shipped nothing; add "sm_90" to {ARCHS_OF_K}; build again without HATCH_CUBIN_ARCHS' in str(
+        refusal(cubins.CubinNotFoundError, cubins.find, "no", cc=(9, 0))
     )
 
 
@@ -184,18 +184,18 @@ def test_nothing_that_fits_says_what_would(tmp_path: Path, driver: int | None, h
     cubins = load_bundle(tmp_path, bundle(made("k", "sm_90")))
     assert (
         f"no shipped code of 'k' runs on compute capability 8.0{having}: shipped sm_90 (driver 13.0); "
-        'add "sm_80" to the archs of demo/k.cu; build again without HATCH_CUBIN_ARCHS'
+        f'add "sm_80" to {ARCHS_OF_K}; build again without HATCH_CUBIN_ARCHS'
     ) in str(refusal(cubins.CubinNotFoundError, cubins.find, "k", cc=(8, 0), driver=driver))
 
 
 @pytest.mark.parametrize(
     ("cc", "fix"),
     [
-        ((7, 5), 'add "sm_75" to the archs of demo/k.cu; build'),
-        ((7, 2), 'add "sm_72" to the archs of demo/k.cu, and set toolkit = "12.9"; build'),
-        ((5, 0), 'add "sm_50" to the archs of demo/k.cu, and set toolkit = "12.9"; build'),
+        ((7, 5), f'add "sm_75" to {ARCHS_OF_K}; build'),
+        ((7, 2), f'add "sm_72" to {ARCHS_OF_K}, and set toolkit = "12.9"; build'),
+        ((5, 0), f'add "sm_50" to {ARCHS_OF_K}, and set toolkit = "12.9"; build'),
         ((3, 7), "CUDA 12 does not support this GPU ("),
-        ((13, 0), 'add "sm_130" or "compute_90" to the archs of demo/k.cu; build'),
+        ((13, 0), f'add "sm_130" or "compute_90" to {ARCHS_OF_K}; build'),
     ],
 )
 def test_what_the_newest_toolkit_cannot_target_is_said_with_one_that_can(

@@ -28,6 +28,7 @@ CALLS = {
 }
 OTHER = made("other", "sm_90")
 FRESH = b".version 8.0\n.entry k("
+ARCHS_OF_K = "the archs of 'k' (demo/k.cu)"
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -41,7 +42,7 @@ def test_what_would_be_translated_is_not_found_and_nothing_is_loaded(
         CALLS[call](cubins)
     assert str(caught.value).partition(" (bundle of ")[0] == (
         f"{cubins.__name__}: 'k' for compute capability 9.0 is PTX (compute_80), which strict loading "
-        'refuses; add "sm_90" to the archs of demo/k.cu; build again without HATCH_CUBIN_ARCHS'
+        f'refuses; add "sm_90" to {ARCHS_OF_K}; build again without HATCH_CUBIN_ARCHS'
     )
     assert len(core.ObjectCode.made) == loaded
     CALLS[call](cubins)
@@ -60,11 +61,11 @@ PTX_AND_MORE = {
         [made("k", "sm_90"), made("k", "compute_80")],
         12040,
     ),
-    'add "sm_90" to the archs of demo/k.cu; build again without HATCH_CUBIN_ARCHS': (
+    f'add "sm_90" to {ARCHS_OF_K}; build again without HATCH_CUBIN_ARCHS': (
         [made("k", "compute_80")],
         13000,
     ),
-    "demo/m.cu does not define this kernel for sm_90, another shipped arch": (
+    "demo/m.cu does not define this kernel for the shipped arch sm_90": (
         [made("m", "sm_90", {"other": "o"}), made("m", "compute_80", {"k": "k", "other": "o"})],
         13000,
     ),

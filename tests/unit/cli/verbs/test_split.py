@@ -243,6 +243,14 @@ def test_what_only_has_the_name_of_a_companion_does_not_stay_either(
     assert error == Coded("companion-of-other-build", strange)
 
 
+def test_a_wheel_of_another_project_is_no_companion(tmp_path: Path, command: Command) -> None:
+    other = tmp_path / "parts" / SM80.replace("sm80", "smart")
+    other.parent.mkdir()
+    make_wheel(other, {})
+    assert command("split", finished_wheel(tmp_path), "--by", "arch", "--into", other.parent).code == 0
+    assert {each.name for each in other.parent.iterdir()} == {*PARTS, other.name}
+
+
 def test_companions_of_wheels_for_two_systems_stay_in_one_folder(tmp_path: Path, command: Command) -> None:
     parts = split_wheel(tmp_path)
     files, tag = bundle(made("a", "sm_87"), folder="demo/_cubins"), "py3-none-manylinux_2_28_aarch64"
