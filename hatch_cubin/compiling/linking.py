@@ -204,26 +204,37 @@ class Links:
                 having[symbol].append(name)
         yield from ((symbol, inputs) for symbol, inputs in having.items() if len(inputs) > 1)
 
-    def _duplicate(self, job: Job, symbol: str, inputs: Sequence[str], hint: str | None = None) -> Diagnostic:
+    def _duplicate(
+        self,
+        job: Job,
+        symbol: str,
+        inputs: Sequence[str],
+        hint: str | None = None,
+        opaque: Sequence[str] = (),
+    ) -> Diagnostic:
+        """Return an error for a symbol that *inputs* define, and perhaps some of the *opaque* inputs too."""
         texts = {source.path: source for source in _sources(job)}
         places = [str(_location(symbol, texts[name]) or name) if name in texts else name for name in inputs]
-        what = (
-            f"{_symbol_label(symbol)} is defined more than once, "
-            "probably by a header that several sources include"
-        )
+        label = _symbol_label(symbol)
+        what = f"{label} is defined more than once, probably by a header that several sources include"
         if places:
-            what = f"{_symbol_label(symbol)} is defined more than once, by {' and by '.join(places)}"
+            what = f"{label} is defined more than once, by {' and by '.join(places)}"
+        if opaque:
+            by = f", by {places[0]}" if places else ""
+            what = f"{label} is defined more than once{by}; these inputs may define it: {', '.join(opaque)}"
         return self._error("symbol-defined-twice", what, job, hint=hint or self._once(job, symbol))
 
     def _once(self, job: Job, symbol: str) -> str:
         """Return a hint that explains how to define a symbol only once."""
-        shapes = (symbols.shapes.get(symbol) for _name, symbols in self._symbols[job.unit])
-        lines = (definition(symbol, source) for source in _sources(job))
-        if any(shape and shape.kind == "kernel" for shape in shapes) or any(
-            line and _KERNEL.search(line.text) for line in lines
-        ):
+        known = [symbols for _name, symbols in self._symbols[job.unit]]
+        found = (definition(symbol, source) for source in _sources(job))
+        texts = [each.text for each in found if each is not None]
+        kinds = {each.shapes[symbol].kind for each in known if symbol in each.shapes}
+        if "kernel" in kinds or any(map(_KERNEL.search, texts)):
             return _KERNEL_ONCE
-        return _FUNCTION_ONCE if "(" in kernel_names.signature(symbol) else _VARIABLE_ONCE
+        is_function = "(" in kernel_names.signature(symbol) or any(symbol in each.functions for each in known)
+        called = re.compile(rf"{word_of(symbol).pattern}\s*\(")
+        return _FUNCTION_ONCE if is_function or any(map(called.search, texts)) else _VARIABLE_ONCE
 
     def _lost_kernels(self, job: Job, linked: Sequence[str]) -> Iterator[Diagnostic]:
         """Yield an error for each kernel that several sources define, unless the linker has reported it.
@@ -328,12 +339,14 @@ class Links:
             everyone = {**known, **shown}.items()
             having = [name for name, symbols in everyone if name and symbol in symbols.strong]
             having += [source.path for source in _sources(job) if definition(symbol, source)]
-            if len({*having}) == 1:
-                having += [each.name for each in job.linked if each.kind in _OPAQUE]
+            opaque = [each.name for each in job.linked if each.kind in _OPAQUE]
+            if len({*having}) == 1 and len(opaque) == 1:
+                having += opaque
             # The symbol may be defined in a header, and headers are not searched.
             is_kernel = any(symbol in ptx_entries(text) for text in result.symbols.values())
             hint = _KERNEL_ONCE if is_kernel else None
-            found.append(self._duplicate(job, symbol, [*dict.fromkeys(having)], hint))
+            names = [*dict.fromkeys(having)]
+            found.append(self._duplicate(job, symbol, names, hint, opaque if len(names) < 2 else ()))
         unlike = {symbol: about for about, symbol in _UNLIKE.findall(result.log) if symbol not in twice}
         found += [self._dispute(job, symbol, _ABOUT[about], known) for symbol, about in unlike.items()]
         for symbol, second, size, first, other in _SIZES.findall(result.log):
@@ -374,9 +387,12 @@ class Links:
         if "nvshmem" in symbol:
             hint = self._with_file(job, _NVSHMEM.format(job.toolkit.major))
             return self._error("symbol-undefined", what, job, hint=hint)
+        elsewhere = self._definitions_elsewhere(job, symbol)
         near = [*_similar_symbols(symbol, known), *self._near_texts(job, symbol)]
-        found = self._source_hint(job, symbol)
-        return self._error("symbol-undefined", what, job, *dict.fromkeys(near), hint=found)
+        near += [_near_text(found) for found in elsewhere.values()]
+        return self._error(
+            "symbol-undefined", what, job, *dict.fromkeys(near), hint=_hint_to_add([*elsewhere])
+        )
 
     def _with_file(self, job: Job, entry: str) -> str:
         link = job.unit.module.link
@@ -388,14 +404,12 @@ class Links:
             if (found := definition(symbol, source)) is not None:
                 yield _near_text(found)
 
-    def _source_hint(self, job: Job, symbol: str) -> str | None:
-        """Return a hint if a source that is not linked into the module defines the missing symbol."""
+    def _definitions_elsewhere(self, job: Job, symbol: str) -> dict[str, Definition]:
+        """Return definitions of a symbol's name in sources that are not linked into the module, by path."""
         own = {source.path for source in _sources(job)}
-        for path, text in texts_of(self._project).items():
-            found = None if path in own else definition(symbol, Source(path, text))
-            if found is not None and found.why_private is None:
-                return f"{found.where} defines the symbol: add {path!r} to 'sources' of this module"
-        return None
+        texts = texts_of(self._project).items()
+        found = {path: definition(symbol, Source(path, text)) for path, text in texts if path not in own}
+        return {path: each for path, each in found.items() if each is not None and each.why_private is None}
 
 
 class Linking(Bake):
@@ -434,6 +448,13 @@ def _near_text(found: Definition) -> str:
         f"the definition in {found.where} is {found.why_private}, "
         f"so other sources cannot use the definition: {found.text}"
     )
+
+
+def _hint_to_add(sources: Sequence[str]) -> str | None:
+    """Return a hint for a missing symbol that these sources may define."""
+    if len(sources) == 1:
+        return f"if this definition fits, add {sources[0]!r} to 'sources' of this module"
+    return "add the source whose definition fits to 'sources' of this module" if sources else None
 
 
 def _sources(job: Job) -> list[Source]:

@@ -241,6 +241,7 @@ NVSHMEM = """\
 extern "C" __device__ int nvshmem_my_pe();
 extern "C" __global__ void k(int *p) { *p = nvshmem_my_pe(); }
 """
+ELSEWHERE = "has a definition of this name, perhaps in another scope or with other parameters: "
 WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then what is told of rdc, and of LTO
     "twice": (
         {"a": USER, "b": ADD, "c": f"\n{ADD}"},
@@ -274,7 +275,7 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         "",
     ),
     "template": (
-        {"a": USER, "b": "template <class T> __device__ T f(T a) { return a; }\n__device__ int v;\n"},
+        {"a": USER, "b": "template <class T> __device__ T f(T a) { return a; }\n__device__ int w;\n"},
         (
             "nothing defines 'f(int)' (_Z1fi), which is used in demo/template_a.cu\n"
             "  demo/template_b.cu:1 has a template of this name, which needs an explicit instantiation "
@@ -298,8 +299,9 @@ WRONG: Mapping[str, tuple[Mapping[str, str], str, str]] = {  # sources, then wha
         {"a": 'extern __device__ int v;\nextern "C" __global__ void k(int *p) { *p = v; }\n', "b": ADD},
         (
             "nothing defines 'v', which is used in demo/variable_a.cu\n"
+            f"  demo/other.cu:2 {ELSEWHERE}__device__ int v\n"
             "  while linking MODULE for sm_90\n"
-            "  hint: demo/other.cu:2 defines the symbol: add 'demo/other.cu' to 'sources' of this module"
+            "  hint: if this definition fits, add 'demo/other.cu' to 'sources' of this module"
         ),
         "",
     ),
@@ -385,6 +387,29 @@ def test_what_stands_on_its_namespaces_line_is_nearly_what_is_missing(tmp_path: 
     ) in told
 
 
+def test_several_sources_that_could_define_what_is_missing_are_shown(tmp_path: Path) -> None:
+    others = {"b": f"namespace inner {{ {ADD.strip()} }}\n", "c": SIGNATURE, "d": ADD, "e": f"static {ADD}"}
+    kernel = 'extern "C" __global__ void kernel_{}() {{}}\n'
+    files = {f"{name}.cu": text + kernel.format(name) for name, text in others.items()} | {"a.cu": USER}
+    (told,) = failure(tmp_path, files, module("m", "a.cu", mode="rdc"))
+    assert [line.split(":")[0].strip() for line in told.splitlines() if ELSEWHERE in line] == [
+        "demo/b.cu",
+        "demo/c.cu",
+        "demo/d.cu",
+    ]
+    assert told.endswith("  hint: add the source whose definition fits to 'sources' of this module")
+
+
+@pytest.mark.parametrize("mode", ["lto", "rdc"])
+def test_a_function_of_c_that_is_defined_twice_gets_no_hint_about_variables(
+    tmp_path: Path, mode: str
+) -> None:
+    files = dict.fromkeys(("b.cu", "c.cu"), f'extern "C" {ADD}') | {"a.cu": f'extern "C" {USER}'}
+    (told,) = failure(tmp_path, files, module("m", *files, mode=mode))
+    assert "'f' is defined more than once" in told
+    assert "variable" not in told
+
+
 @pytest.mark.parametrize("mode", ["lto", "rdc"])
 def test_what_ptx_and_a_source_both_define_is_told(tmp_path: Path, mode: str) -> None:
     text = f"{ADD_PTX}.visible .global .align 4 .u32 v;\n"
@@ -424,8 +449,9 @@ def test_a_link_and_a_source_that_needs_a_gpu_of_its_own_fail_in_one_build(tmp_p
     )
     of_link = (
         "pyproject.toml:19: nothing defines 'f(int)' (_Z1fi), which is used in demo/c.cu\n"
+        f"  demo/b.cu:1 {ELSEWHERE}__device__ int f(int a)\n"
         "  while linking n for sm_90\n"
-        "  hint: demo/b.cu:1 defines the symbol: add 'demo/b.cu' to 'sources' of this module"
+        "  hint: if this definition fits, add 'demo/b.cu' to 'sources' of this module"
     )
     assert failure(tmp_path, files, linked) == [of_source, of_link]
 
@@ -657,6 +683,23 @@ def test_what_a_fatbin_defines_is_compared_too(tmp_path: Path, text: str, told: 
         return
     (found,) = failure(tmp_path, files, options)
     assert found.splitlines()[0].partition(": ")[2] == told
+
+
+@pytest.mark.parametrize("by", ["", ", by demo/a.cu:1"])
+def test_inputs_whose_symbols_cannot_be_read_are_named_as_what_may_define_a_symbol(
+    tmp_path: Path, by: str
+) -> None:
+    sources = {"a.cu": K.format("1"), "b.cu": "__device__ int v[4];\n"}
+    project = project_of(tmp_path, sources, module("m", *sources, mode="rdc"))
+    results = pipeline.attempt(project, pipeline.make_plan(project))
+    cubin = next(hit.data for unit, hit in results.done.items() if unit.module.name == "m/demo/b.cu")
+    files = ["lib/v.fatbin", "lib/w.fatbin"]
+    write_tree(tmp_path, dict.fromkeys(files, fatbin(cubin, 90)))
+    text = f"{'' if by else 'extern '}__device__ int v[4];\n" + K.format("v[*p]")
+    (told,) = failure(tmp_path, {"a.cu": text, "b.cu": SAXPY}, module("m", "a.cu", mode="rdc", link=files))
+    assert told.splitlines()[0].partition(": ")[2] == (
+        f"'v' is defined more than once{by}; these inputs may define it: {', '.join(files)}"
+    )
 
 
 def test_a_symbol_that_no_source_names_is_told_with_its_inputs(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_source_that_a_module_table_lacks_is_added_to_that_table(tmp_path: Pat
     sources = 'sources = ["demo/b.cu", "demo/c.cu", "demo/a.cu"]'
     assert hints(tmp_path / "before", files, table) == [
         f"demo/b.cu calls 'twice': add demo/a.cu to the sources of the module 'b':\n    {sources}",
-        "demo/a.cu:1 defines the symbol: add 'demo/a.cu' to 'sources' of this module",
+        "if this definition fits, add 'demo/a.cu' to 'sources' of this module",
     ]
     followed = table.replace('sources = ["demo/b.cu", "demo/c.cu"]', sources)
     assert hints(tmp_path / "after", files, followed) == []
