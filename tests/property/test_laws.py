@@ -132,6 +132,31 @@ def test_inside_a_folder_a_glob_means_what_it_means_to_fnmatch(pattern: str, nam
     assert bool(glob_regex(pattern).fullmatch(name)) is fnmatch.fnmatchcase(name, pattern)
 
 
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(st.sampled_from(["*", "**", "**/", "/", "?", "a", "b", "."]), max_size=9).map("".join),
+    st.lists(st.text("ab.", min_size=1, max_size=4), max_size=4).map("/".join),
+)
+@example("**a*b**/a*/**b", "ab/aab/ab/b")
+@example("**a**/b", "xa/yaab")  # at the first place of `a`, the glob does not match
+def test_a_glob_matches_as_when_each_wildcard_tries_every_text(pattern: str, path: str) -> None:
+    assert bool(glob_regex(pattern).fullmatch(path)) is _matches_with_some_texts(pattern, path)
+
+
+def _matches_with_some_texts(pattern: str, path: str) -> bool:
+    matches: Mapping[str, Callable[[str], bool]] = {
+        "**/": lambda text: (all(text.removesuffix("/").split("/")) and text.endswith("/")) or not text,
+        "**": lambda _text: True,
+        "*": lambda text: "/" not in text,
+        "?": lambda text: len(text) == 1 and text != "/",
+    }
+    ends = {0}
+    for piece in re.findall(r"\*\*/|\*\*+|.", pattern):
+        fits = matches.get(piece if piece.endswith("/") else piece[:2], piece.__eq__)
+        ends = {end for start in ends for end in range(start, len(path) + 1) if fits(path[start:end])}
+    return len(path) in ends
+
+
 # --- sources and names ----------------------------------------------------------------------------
 
 

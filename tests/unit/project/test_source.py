@@ -171,6 +171,13 @@ def test_a_glob_matches_as_a_shells_does(pattern: str, yes: str, no: str) -> Non
     assert [text for text in no.split() if regex.fullmatch(text)] == []
 
 
+@pytest.mark.parametrize("shape", ["*a", "**a", "**/a/", "*", "**/*a*a/"])
+def test_a_glob_with_many_wildcards_is_decided(shape: str) -> None:
+    folders = "/".join(["a" * 60] * 60) if "/" in shape else "a" * 240
+    assert not glob_regex(f"{shape * 20}b").fullmatch(folders)
+    assert glob_regex(f"{shape * 20}b").fullmatch(f"{shape.replace('*', 'a') * 20}b")
+
+
 @pytest.mark.parametrize(
     ("data", "text"),
     [
