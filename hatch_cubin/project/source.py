@@ -245,7 +245,7 @@ class ProjectFiles:
 
     def _files_with_prefix(self, pattern: str) -> Mapping[str, list[str]]:
         """Return the files below the folder at the start of *pattern*; empty if it starts with a wildcard."""
-        first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
+        first = re.match(r"[^*?\[]*(?=/)|[^*?]*$", pattern)  # `g[1].cu` may be the whole name of a file
         if not first or not first[0]:
             return {}
         if first[0] not in self._outside:
@@ -308,6 +308,8 @@ def is_glob(pattern: str) -> bool:
 def glob_regex(pattern: str) -> re.Pattern[str]:
     """Translate a glob into a regular expression; only `**` matches across folders.
 
+    A glob also matches a path that is equal to it, so that users can name a file such as `k[1].cu`.
+
     The search with this expression must not take exponential time. Thus, as soon as the part between two
     wildcards has matched at its first place, the search tries no later place for this part.
     """
@@ -320,7 +322,8 @@ def glob_regex(pattern: str) -> re.Pattern[str]:
         # `**/` inside a name, as in `**a**/b`, cannot match a "/" first, so a later place of `a` may be right
         is_inside_name = pieces[end:] and pieces[end].endswith("/") and pieces[end - 1] != "/"
         regex += part if end == len(pieces) or is_inside_name else _at_first_place(part, start)
-    return re.compile(regex, re.DOTALL)
+    itself = f"{re.escape(pattern)}|" if "[" in pattern else ""
+    return re.compile(itself + regex, re.DOTALL)
 
 
 def _regex_without_double_stars(pieces: Sequence[str], offset: int) -> str:
