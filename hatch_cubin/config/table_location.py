@@ -308,7 +308,7 @@ def hint_of_project_above(root: Folder) -> str | None:
 
 def _read(root: Folder, name: str) -> Mapping[str, Any]:
     try:
-        return toml_positions.loads(_text(root, name))
+        found = toml_positions.loads(text := _text(root, name))
     except (FileNotFoundError, NotADirectoryError):
         if os.path.isfile(root):
             what = f"a project is a folder, but {os.path.abspath(root)} is a file"
@@ -324,6 +324,13 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
         raise ConfigError(problem("file-not-readable", what, Location(name))) from exc
     except (ValueError, RecursionError) as exc:
         raise ConfigError(_not_toml(root, name, exc)) from exc
+    if toml_positions.is_too_deep(found):
+        what = f"nests tables or arrays more than {toml_positions.MAX_DEPTH} levels deep"
+        where = Location(name, toml_positions.broken_line(text))
+        raise ConfigError(
+            problem("invalid-toml", what, where, "write shorter keys, with fewer dots or brackets")
+        )
+    return found
 
 
 def _not_toml(root: Folder, name: str, error: Exception) -> Problem:

@@ -455,6 +455,30 @@ def test_brackets_without_end_are_told_at_their_line(tmp_path: Path) -> None:
     assert found(refused(tmp_path, "a = " + "[" * 5000)) == [("invalid-toml", "pyproject.toml:1")]
 
 
+@pytest.mark.parametrize("name", ["pyproject.toml", "hatch.toml"])
+@pytest.mark.parametrize(
+    "deep",
+    [
+        f"define{'.a' * 500} = 1",
+        f"[tool.other]\n# a comment\nx{'.a' * 3000} = 1",
+        f"[tool.other{'.a' * 1000}]",
+        f"x = {'[' * 101}{']' * 101}",
+        f"x = {'{a=' * 101}1{'}' * 101}",
+    ],
+    ids=["dotted key", "table of another tool", "header", "arrays", "inline tables"],
+)
+def test_tables_in_tables_without_end_are_told_at_their_line(tmp_path: Path, name: str, deep: str) -> None:
+    write_tree(tmp_path, {"pyproject.toml": HOOK, name: f"{HOOK}\n{deep}\nlast = 1\n"})
+    line = 3 + deep.count("\n")
+    assert found(refusal(ConfigError, find_table, tmp_path)) == [("invalid-toml", f"{name}:{line}")]
+
+
+def test_tables_in_a_hundred_tables_are_read(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"pyproject.toml": f"{OWN}define{'.a' * 98} = 1\n"})
+    table, _place, _backend = find_table(tmp_path)
+    assert str(table).count("{'a': ") == 98
+
+
 def test_a_project_that_is_no_folder_has_no_file_in_it(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"^a project is a folder, but .*file is a file\n  hint: name"):
