@@ -337,7 +337,9 @@ def _not_toml(root: Folder, name: str, error: Exception) -> Problem:
     line, hint = None, None
     if _has_bom(root, name):
         hint = "save the file as UTF-8, without a byte order mark (BOM)"
-    elif not isinstance(error, UnicodeError):
+    elif isinstance(error, UnicodeError):
+        line, hint = _line_not_in_utf8(root, name), "save the file as UTF-8"
+    else:
         line = toml_positions.broken_line(_text(root, name))
         said = re.search("at line ([0-9]+)", str(error))
         number = int(said[1]) if said else line or 1
@@ -361,6 +363,12 @@ def _has_bom(root: Folder, name: str) -> bool:
     """Return whether a file begins with a byte order mark, which TOML parsers reject."""
     with open(os.path.join(root, name), "rb") as file:
         return file.read(3).startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
+def _line_not_in_utf8(root: Folder, name: str) -> int:
+    """Return the line of the first byte of a file that is not text in UTF-8."""
+    with open(os.path.join(root, name), encoding="utf-8", errors="surrogateescape") as file:
+        return re.split("[\udc80-\udcff]", file.read(), maxsplit=1)[0].count("\n") + 1
 
 
 def _text(root: Folder, name: str) -> str:
