@@ -125,8 +125,8 @@ OF_ONE: Mapping[Callable[..., Any], Schema] = {
 def _option(name: str, kind: str) -> Schema:
     one = {"type": re.findall("boolean|integer|string", kind)[0]}
     if one["type"] == "integer":
-        most = 255 if name == "max_register_count" else 2**31 - 1
-        one |= {"minimum": 0 if name == "max_register_count" else -(2**31), "maximum": most}
+        limits = nvrtc_options.RANGES[name]
+        one |= {"minimum": limits[0], "maximum": limits[-1]}
     elif one["type"] == "string":
         pattern = {**nvrtc_options.PATTERNS, "ptxas_options": ptxas_options.PATTERN}.get(name)
         one |= {"minLength": 1} if pattern is None else {"pattern": f"^(?:{pattern})$"}

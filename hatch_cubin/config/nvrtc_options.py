@@ -67,7 +67,11 @@ REFUSED: Mapping[str, str] = {
 }
 
 _INTEGERS = range(-(2**31), 2**31)  # no option accepts more digits, and Python cannot print very long numbers
-_REGISTERS = range(256)  # Ptxas ignores larger values.
+RANGES: Mapping[str, range] = {
+    "max_register_count": range(256),  # Ptxas ignores larger values.
+    "split_compile": range(1025),  # NVRTC crashes if it cannot start so many threads.
+    **dict.fromkeys(_INT_LISTS.split(), range(1, 2**31)),  # The numbers of messages are positive.
+}
 # Patterns for the values of these options. The patterns match every value that the compilers know, and no
 # text that could become several arguments.
 PATTERNS: Mapping[str, str] = {
@@ -96,8 +100,9 @@ def check_option(name: str, value: object) -> OptionValue:
     texts = typed if isinstance(typed, tuple) else (typed,)
     if "" in texts:
         raise ValueError("must not be an empty string, which crashes NVRTC")
-    if name == "max_register_count" and typed not in _REGISTERS:
-        raise ValueError(f"must be from {_REGISTERS[0]} to {_REGISTERS[-1]}, not {typed}")
+    for number in texts if name in RANGES else ():
+        if number not in (limits := RANGES[name]):
+            raise ValueError(f"must be from {limits[0]} to {limits[-1]}, not {number}")
     pattern = PATTERNS.get(name)
     if pattern is not None and not all(re.fullmatch(pattern, str(text)) for text in texts):
         raise ValueError(f"must be {_EXAMPLES[name]}, not {value!r}")

@@ -308,7 +308,7 @@ def hint_of_project_above(root: Folder) -> str | None:
 
 def _read(root: Folder, name: str) -> Mapping[str, Any]:
     try:
-        return toml_positions.loads(_text(root, name))
+        found = toml_positions.loads(text := _text(root, name))
     except (FileNotFoundError, NotADirectoryError):
         if os.path.isfile(root):
             what = f"a project is a folder, but {os.path.abspath(root)} is a file"
@@ -324,13 +324,22 @@ def _read(root: Folder, name: str) -> Mapping[str, Any]:
         raise ConfigError(problem("file-not-readable", what, Location(name))) from exc
     except (ValueError, RecursionError) as exc:
         raise ConfigError(_not_toml(root, name, exc)) from exc
+    if toml_positions.is_too_deep(found):
+        what = f"nests tables or arrays more than {toml_positions.MAX_DEPTH} levels deep"
+        where = Location(name, toml_positions.broken_line(text))
+        raise ConfigError(
+            problem("invalid-toml", what, where, "write shorter keys, with fewer dots or brackets")
+        )
+    return found
 
 
 def _not_toml(root: Folder, name: str, error: Exception) -> Problem:
     line, hint = None, None
     if _has_bom(root, name):
         hint = "save the file as UTF-8, without a byte order mark (BOM)"
-    elif not isinstance(error, UnicodeError):
+    elif isinstance(error, UnicodeError):
+        line, hint = _line_not_in_utf8(root, name), "save the file as UTF-8"
+    else:
         line = toml_positions.broken_line(_text(root, name))
         said = re.search("at line ([0-9]+)", str(error))
         number = int(said[1]) if said else line or 1
@@ -354,6 +363,12 @@ def _has_bom(root: Folder, name: str) -> bool:
     """Return whether a file begins with a byte order mark, which TOML parsers reject."""
     with open(os.path.join(root, name), "rb") as file:
         return file.read(3).startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
+def _line_not_in_utf8(root: Folder, name: str) -> int:
+    """Return the line of the first byte of a file that is not text in UTF-8."""
+    with open(os.path.join(root, name), encoding="utf-8", errors="surrogateescape") as file:
+        return re.split("[\udc80-\udcff]", file.read(), maxsplit=1)[0].count("\n") + 1
 
 
 def _text(root: Folder, name: str) -> str:

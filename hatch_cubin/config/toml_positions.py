@@ -31,6 +31,9 @@ _STRING = re.compile(
     re.DOTALL,
 )
 _SCALAR = re.compile(r"[^,\]}#\n]*")
+MAX_DEPTH = (
+    100  # how deep tables and arrays may be nested, because several functions call themselves for each level
+)
 
 
 # cached, because every message about the same file needs the lines of the file's keys
@@ -41,7 +44,7 @@ def key_lines(text: str) -> Mapping[Path, int]:
 
 
 def broken_line(text: str) -> int | None:
-    """Return the line on which the first invalid statement of a TOML text begins."""
+    """Return the line on which the first statement begins that is invalid or nested too deep."""
     starts = [match.start() for match in _STATEMENT.finditer(text)]
     if not starts or not _is_toml(text[: starts[0]]):
         return None
@@ -55,12 +58,22 @@ def broken_line(text: str) -> int | None:
     return text.count("\n", 0, starts[first]) + 1
 
 
+def is_too_deep(table: Mapping[str, Any]) -> bool:
+    """Return whether *table* has tables and arrays nested more than `MAX_DEPTH` levels deep."""
+    level: list[Any] = [table]
+    for _depth in range(MAX_DEPTH + 1):
+        inner = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for values in inner for value in values if isinstance(value, (dict, list))]
+        if not level:
+            return False
+    return True
+
+
 def _is_toml(text: str) -> bool:
     try:
-        loads(text)
+        return not is_too_deep(loads(text))
     except (ValueError, RecursionError):
         return False
-    return True
 
 
 def line_of(lines: Mapping[Path, int], path: Path) -> int | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import functools
+import itertools
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -68,11 +69,11 @@ class Source:
         default=None, hash=False
     )  # for a recorded call, the settings in its file
 
-    @cached_property
+    @functools.cached_property
     def is_ptx(self) -> bool:
         return is_ptx(self.path)
 
-    @cached_property
+    @functools.cached_property
     def is_tile_ir(self) -> bool:
         return is_tile_ir(self.path)
 
@@ -130,7 +131,7 @@ class Source:
     def folder(self) -> str:
         return str(PurePosixPath(self.path).parent)
 
-    @cached_property
+    @functools.cached_property
     def ptx(self) -> PtxHeader:
         """The values of `.version` and `.target` in a PTX source."""
         return read_ptx_header(self)
@@ -244,7 +245,7 @@ class ProjectFiles:
 
     def _files_with_prefix(self, pattern: str) -> Mapping[str, list[str]]:
         """Return the files below the folder at the start of *pattern*; empty if it starts with a wildcard."""
-        first = re.match(r"[^*?\[]*(?=/)|[^*?\[]*$", pattern)
+        first = re.match(r"[^*?\[]*(?=/)|[^*?]*$", pattern)  # `g[1].cu` may be the whole name of a file
         if not first or not first[0]:
             return {}
         if first[0] not in self._outside:
@@ -303,19 +304,51 @@ def is_glob(pattern: str) -> bool:
     return any(mark in pattern for mark in "*?[")
 
 
+@functools.lru_cache(maxsize=1024)  # because many functions translate the same globs again for each source
 def glob_regex(pattern: str) -> re.Pattern[str]:
-    """Translate a glob into a regular expression; only `**` matches across folders."""
-    parts = []
-    for piece in _GLOB_PIECE.findall(pattern):
-        if piece.startswith("**"):
-            parts.append("(?:[^/]+/)*" if piece.endswith("/") else ".*")
-        elif piece in {"*", "?"}:
-            parts.append("[^/]*" if piece == "*" else "[^/]")
-        elif len(piece) > 1:
-            parts.append(_class_regex(piece[1:-1]))
-        else:
-            parts.append(re.escape(piece))
-    return re.compile("".join(parts), re.DOTALL)
+    """Translate a glob into a regular expression; only `**` matches across folders.
+
+    A glob also matches a path that is equal to it, so that users can name a file such as `k[1].cu`.
+
+    The search with this expression must not take exponential time. Thus, as soon as the part between two
+    wildcards has matched at its first place, the search tries no later place for this part.
+    """
+    pieces = _GLOB_PIECE.findall(pattern)
+    starts = [number for number, piece in enumerate(pieces) if piece.startswith("**")]
+    regex = _regex_without_double_stars(pieces[: starts[0] if starts else None], 0)
+    for start, end in itertools.pairwise((*starts, len(pieces))):
+        wildcard = "(?:[^/]+/)*?" if pieces[start].endswith("/") else ".*?"
+        part = wildcard + _regex_without_double_stars(pieces[start + 1 : end], start + 1)
+        # `**/` inside a name, as in `**a**/b`, cannot match a "/" first, so a later place of `a` may be right
+        is_inside_name = pieces[end:] and pieces[end].endswith("/") and pieces[end - 1] != "/"
+        regex += part if end == len(pieces) or is_inside_name else _at_first_place(part, start)
+    itself = f"{re.escape(pattern)}|" if "[" in pattern else ""
+    return re.compile(itself + regex, re.DOTALL)
+
+
+def _regex_without_double_stars(pieces: Sequence[str], offset: int) -> str:
+    """Translate a part of a glob; *offset* is the number of pieces before this part."""
+    starts = [number for number, piece in enumerate(pieces) if piece == "*"]
+    regex = "".join(map(_piece_regex, pieces[: starts[0] if starts else None]))
+    for start, end in itertools.pairwise((*starts, len(pieces))):
+        part = "[^/]*?" + "".join(map(_piece_regex, pieces[start + 1 : end]))
+        ends_name = end == len(pieces) or "/" in pieces[start + 1 : end]
+        regex += part if ends_name else _at_first_place(part, offset + start)
+    return regex
+
+
+def _at_first_place(regex: str, number: int) -> str:
+    """Return a regular expression that matches only the first text that *regex* finds.
+
+    Python 3.10 does not have atomic groups, which would do the same.
+    """
+    return f"(?=(?P<part{number}>{regex}))(?P=part{number})"
+
+
+def _piece_regex(piece: str) -> str:
+    if piece == "?":
+        return "[^/]"
+    return _class_regex(piece[1:-1]) if len(piece) > 1 else re.escape(piece)
 
 
 def _class_regex(body: str) -> str:

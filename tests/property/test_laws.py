@@ -110,9 +110,14 @@ def test_only_a_double_star_crosses_folders(match: tuple[str, str], data: st.Dat
 
 
 @few
+@given(some.paths | some.globs.map(lambda glob: f"{glob}[1]"))
+def test_a_glob_of_a_file_matches_the_file(glob: str) -> None:
+    assert glob_regex(glob).fullmatch(glob)
+
+
+@few
 @given(some.paths)
-def test_a_path_without_wildcards_matches_itself_alone(path: str) -> None:
-    assert glob_regex(path).fullmatch(path)
+def test_a_path_without_wildcards_matches_no_other_path(path: str) -> None:
     assert not glob_regex(path).fullmatch(path + "a")
 
 
@@ -129,7 +134,33 @@ def test_a_leading_double_star_matches_in_every_folder(match: tuple[str, str], f
 @example("[]-a]", "^")
 @example("[!]", "[!]")
 def test_inside_a_folder_a_glob_means_what_it_means_to_fnmatch(pattern: str, name: str) -> None:
-    assert bool(glob_regex(pattern).fullmatch(name)) is fnmatch.fnmatchcase(name, pattern)
+    is_itself = name == pattern  # hatch-cubin also takes a glob for the name of a file
+    assert bool(glob_regex(pattern).fullmatch(name)) is (is_itself or fnmatch.fnmatchcase(name, pattern))
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(st.sampled_from(["*", "**", "**/", "/", "?", "a", "b", "."]), max_size=9).map("".join),
+    st.lists(st.text("ab.", min_size=1, max_size=4), max_size=4).map("/".join),
+)
+@example("**a*b**/a*/**b", "ab/aab/ab/b")
+@example("**a**/b", "xa/yaab")  # at the first place of `a`, the glob does not match
+def test_a_glob_matches_as_when_each_wildcard_tries_every_text(pattern: str, path: str) -> None:
+    assert bool(glob_regex(pattern).fullmatch(path)) is _matches_with_some_texts(pattern, path)
+
+
+def _matches_with_some_texts(pattern: str, path: str) -> bool:
+    matches: Mapping[str, Callable[[str], bool]] = {
+        "**/": lambda text: (all(text.removesuffix("/").split("/")) and text.endswith("/")) or not text,
+        "**": lambda _text: True,
+        "*": lambda text: "/" not in text,
+        "?": lambda text: len(text) == 1 and text != "/",
+    }
+    ends = {0}
+    for piece in re.findall(r"\*\*/|\*\*+|.", pattern):
+        fits = matches.get(piece if piece.endswith("/") else piece[:2], piece.__eq__)
+        ends = {end for start in ends for end in range(start, len(path) + 1) if fits(path[start:end])}
+    return len(path) in ends
 
 
 # --- sources and names ----------------------------------------------------------------------------

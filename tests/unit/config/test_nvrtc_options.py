@@ -115,15 +115,31 @@ def test_an_empty_string_is_refused(name: str, value: object) -> None:
         check_option(name, value)
 
 
-@pytest.mark.parametrize("count", [-1, 256, 65536])
-def test_a_count_of_registers_that_no_gpu_has_is_refused(count: int) -> None:
-    with pytest.raises(ValueError, match=rf"\Amust be from 0 to 255, not {count}\Z"):
-        check_option("max_register_count", count)
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        *(("max_register_count", count, f"from 0 to 255, not {count}") for count in (-1, 256, 65536)),
+        *(("split_compile", count, f"from 0 to 1024, not {count}") for count in (-5, 1025)),
+        *((f"diag_{kind}", -1, "from 1 to 2147483647, not -1") for kind in ("error", "suppress", "warn")),
+        ("diag_suppress", [177, 0, -1], "from 1 to 2147483647, not 0"),
+    ],
+    ids=str,
+)
+def test_a_number_that_the_compiler_does_not_know_is_refused(name: str, value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"\Amust be {message}\Z"):
+        check_option(name, value)
 
 
-@pytest.mark.parametrize("count", [0, 16, 255])
-def test_a_count_of_registers_that_a_gpu_has_is_taken(count: int) -> None:
-    assert check_option("max_register_count", count) == count
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("max_register_count", count) for count in (0, 16, 255)),
+        ("split_compile", 0),
+        ("split_compile", 1024),
+    ],
+)
+def test_a_number_that_the_compiler_knows_is_taken(name: str, value: int) -> None:
+    assert check_option(name, value) == value
 
 
 _TEXTS = {"std": "c++20", "optimization_info": "inline", "ofast_compile": "max", "undefine_macro": "N"}

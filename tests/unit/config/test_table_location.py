@@ -436,7 +436,6 @@ def test_an_absolute_path_inside_the_project_is_told_as_it_must_be_written(tmp_p
     [
         (Path.mkdir, "cannot be read: Is a directory [file-not-readable]"),
         (os.mkfifo, "cannot be read: it is not a regular file [file-not-readable]"),
-        (lambda path: path.write_bytes(b"\xff"), "is not TOML: 'utf-8' codec"),
         *((lambda path, e=e: path.write_text(HOOK, e), "is not TOML") for e in ("utf-8-sig", "utf-16")),
     ],
 )
@@ -453,6 +452,45 @@ def test_a_file_that_is_not_text_is_told_and_not_waited_for(
 
 def test_brackets_without_end_are_told_at_their_line(tmp_path: Path) -> None:
     assert found(refused(tmp_path, "a = " + "[" * 5000)) == [("invalid-toml", "pyproject.toml:1")]
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "hatch.toml"])
+@pytest.mark.parametrize(
+    "deep",
+    [
+        f"define{'.a' * 500} = 1",
+        f"[tool.other]\n# a comment\nx{'.a' * 3000} = 1",
+        f"[tool.other{'.a' * 1000}]",
+        f"x = {'[' * 101}{']' * 101}",
+        f"x = {'{a=' * 101}1{'}' * 101}",
+    ],
+    ids=["dotted key", "table of another tool", "header", "arrays", "inline tables"],
+)
+def test_tables_in_tables_without_end_are_told_at_their_line(tmp_path: Path, name: str, deep: str) -> None:
+    write_tree(tmp_path, {"pyproject.toml": HOOK, name: f"{HOOK}\n{deep}\nlast = 1\n"})
+    line = 3 + deep.count("\n")
+    assert found(refusal(ConfigError, find_table, tmp_path)) == [("invalid-toml", f"{name}:{line}")]
+
+
+def test_tables_in_a_hundred_tables_are_read(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"pyproject.toml": f"{OWN}define{'.a' * 98} = 1\n"})
+    table, _place, _backend = find_table(tmp_path)
+    assert str(table).count("{'a': ") == 98
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        (b"\xff", 1),
+        (f"# \u00e9\r\n{HOOK}# ".encode() + "\u00e9 \u00fc\n\u00e9".encode("latin-1"), 3),
+    ],
+    ids=["first byte", "latin-1"],
+)
+def test_a_byte_that_is_not_utf_8_is_told_at_its_line(tmp_path: Path, content: bytes, line: int) -> None:
+    write_tree(tmp_path, {"pyproject.toml": content})
+    error = refusal(ConfigError, find_table, tmp_path)
+    assert found(error) == [("invalid-toml", f"pyproject.toml:{line}")]
+    assert error.problems[0].hint == "save the file as UTF-8"
 
 
 def test_a_project_that_is_no_folder_has_no_file_in_it(tmp_path: Path) -> None:

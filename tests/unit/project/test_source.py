@@ -87,6 +87,13 @@ def test_a_pattern_that_finds_nothing_is_returned(tree: Path, pattern: str) -> N
     assert ProjectFiles(ProjectTree(tree), {"demo": "demo"}).find([pattern], []) == ([], [pattern])
 
 
+@pytest.mark.parametrize("name", ["demo/k[1].cu", "other/k[1].cu", "other[1]/k.cu", "k[1].cu", ".k[!1].cu"])
+def test_a_name_with_brackets_names_its_file(tmp_path: Path, name: str) -> None:
+    files = ProjectFiles(ProjectTree(write_tree(tmp_path, {name: ""})), {"demo": "demo"})
+    assert files.find([name], []) == ([name], [])
+    assert files.find([name], [name]) == ([], [])
+
+
 def test_a_pattern_whose_files_are_all_excluded_has_matched(tree: Path) -> None:
     assert ProjectFiles(ProjectTree(tree), {"demo": "demo"}).find(["*.cu"], ["**"]) == ([], [])
 
@@ -145,7 +152,8 @@ def test_a_walk_is_sorted_and_leaves_out_what_nobody_means(tree: Path) -> None:
         ("a**", "a ab a/b", "b"),
         ("a?c", "abc a.c", "a/c ac"),
         ("[ab].cu", "a.cu b.cu", "c.cu ab.cu"),
-        ("[!ab].cu", "c.cu", "a.cu /.cu"),
+        ("k[1]/a[b.cu", "k1/a[b.cu k[1]/a[b.cu", "k[2]/a[b.cu k1]/a[b.cu"),
+        ("[!ab].cu", "c.cu [!ab].cu", "a.cu /.cu"),
         ("[^ab].cu", "c.cu ^.cu", "a.cu"),
         ("[a-c]", "a b c", "d -"),
         ("[c-a]", "", "a b c -"),
@@ -169,6 +177,13 @@ def test_a_glob_matches_as_a_shells_does(pattern: str, yes: str, no: str) -> Non
     regex = glob_regex(pattern)
     assert [text for text in yes.split() if not regex.fullmatch(text)] == []
     assert [text for text in no.split() if regex.fullmatch(text)] == []
+
+
+@pytest.mark.parametrize("shape", ["*a", "**a", "**/a/", "*", "**/*a*a/"])
+def test_a_glob_with_many_wildcards_is_decided(shape: str) -> None:
+    folders = "/".join(["a" * 60] * 60) if "/" in shape else "a" * 240
+    assert not glob_regex(f"{shape * 20}b").fullmatch(folders)
+    assert glob_regex(f"{shape * 20}b").fullmatch(f"{shape.replace('*', 'a') * 20}b")
 
 
 @pytest.mark.parametrize(
