@@ -195,11 +195,11 @@ def _by_cause(problems: Iterable[Problem]) -> Iterator[list[Problem]]:
 
 def _as_one(group: list[Problem], shown: int, lister: str) -> Problem:
     """Return the first problem of a group, with the locations of the other problems in its details."""
-    first, *others = group
+    first, *others = _distinct(group)
     if not others:
         return first
     is_one = all(problem.what == first.what for problem in others)
-    title = "more places" if is_one else "more errors that the same change solves"
+    title = f"more place{'s' * (len(others) > 1)}" if is_one else "more errors that the same change solves"
     places = [
         str(each.where) if is_one and each.where else str(each._replace(hint=None, details=()))
         for each in others
@@ -208,6 +208,14 @@ def _as_one(group: list[Problem], shown: int, lister: str) -> Problem:
     more = [f"  … and {left} more: {lister} lists them"] if left > 0 else []
     listed = (f"{len(others)} {title}:", *(f"  {place}" for place in places[:shown]), *more)
     return first._replace(details=(*first.details, *listed))
+
+
+def _distinct(group: Iterable[Problem]) -> list[Problem]:
+    """Leave out each problem that has the text and the location of an earlier problem."""
+    distinct: dict[tuple[str, Location | int], Problem] = {}
+    for number, each in enumerate(group):
+        distinct.setdefault((each.what, each.where or number), each)
+    return [*distinct.values()]
 
 
 def _place(problem: Problem) -> tuple[bool, str, bool, int]:

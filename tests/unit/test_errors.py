@@ -90,6 +90,15 @@ def test_problems_without_a_place_or_a_hint_are_grouped_too() -> None:
     assert errors.render(error)[0].splitlines()[-2:] == ["    no", "    no"]
 
 
+def test_a_place_with_several_problems_of_one_cause_is_listed_once() -> None:
+    found = [missing(number)._replace(details=(f"{case}",)) for number in (1, 2) for case in range(3)]
+    assert errors.render(CompileError(*found)) == [
+        f"hatch-cubin: error: k01.cu:1: cannot open x.h\n  0\n  1 more place:\n    k02.cu:1\n  hint: {HINT}",
+        "hatch-cubin: 6 errors",
+    ]
+    assert errors.render(CompileError(*found[:3]))[0] == str(found[0]).join(["hatch-cubin: error: ", ""])
+
+
 def test_two_problems_stay_two_messages() -> None:
     assert len(errors.render(CompileError(missing(1), missing(2)))) == 3
 

@@ -29,6 +29,8 @@ _WITH_EXTRA_PART = re.compile(rf"[^-]+-[^-]+-(\D[^-]*)-[^-]+-{_ABI}-[^-]+\.whl")
 _REFUSED = "installers refuse a wheel whose name and metadata disagree"
 
 _METADATA_FOLDER = re.compile(r"([^/]+\.(?:dist-info|data))/", re.IGNORECASE)
+_WHEEL_VERSION = re.compile(r"^Wheel-Version: *(.*?) *\r?$", re.MULTILINE)
+_ACCEPTED_VERSION = re.compile(r"1\.\d+(\.\d+)*", re.ASCII)
 _PURELIB = re.compile(r"^Root-Is-Purelib: *(.*?) *\r?$", re.MULTILINE)
 _METADATA_FIELDS = {
     name: re.compile(rf"^{name}: *(.*?) *\r?$", re.MULTILINE | re.IGNORECASE) for name in ("Name", "Version")
@@ -129,7 +131,8 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
             yield from _release_problems(wheel, f"{folder}/METADATA", release)
     yield from _other_folder_problems(wheel, folder)
     with contextlib.suppress(BundleError):  # the integrity check reports unreadable metadata
-        text = read_member(wheel, place).decode("utf-8", "replace")
+        text = _metadata_fields(wheel, place)
+        yield from _version_problems(text, member_location(wheel, place))
         said = {*_TAG.findall(text)}
         if said != tags:
             told = ", ".join(sorted(said)) or "no tag"
@@ -139,6 +142,16 @@ def _metadata_problems(wheel: zipfile.ZipFile, release: str, tags: set[str]) -> 
             if value.lower() not in ("true", "false"):
                 what = f"has the line Root-Is-Purelib: {value}, but the value must be true or false"
                 yield problem("wrong-tags", what, member_location(wheel, place))
+
+
+def _version_problems(text: str, where: Location) -> Iterator[Problem]:
+    """Yield a problem if pip or uv refuses the version of the wheel's format."""
+    match = _WHEEL_VERSION.search(text)
+    if match is None:
+        yield problem("wrong-tags", "has no line Wheel-Version, so installers refuse the wheel", where)
+    elif not _ACCEPTED_VERSION.fullmatch(match[1]):
+        what = f"has the line Wheel-Version: {match[1]}, but the value must be 1.0 or a later 1.N"
+        yield problem("wrong-tags", what, where)
 
 
 def _other_folder_problems(wheel: zipfile.ZipFile, folder: str) -> Iterator[Problem]:
@@ -165,5 +178,5 @@ def _release_problems(wheel: zipfile.ZipFile, place: str, release: str) -> Itera
 
 
 def _metadata_fields(wheel: zipfile.ZipFile, place: str) -> str:
-    """Return the text of the fields in METADATA, without the project's description."""
+    """Return the text of the fields in METADATA or WHEEL, without the text after the first empty line."""
     return re.split(r"\r?\n\r?\n", read_member(wheel, place).decode("utf-8", "replace"))[0]

@@ -25,6 +25,7 @@ from ...project.source import BUNDLE_FOLDER
 COMPANION_FILE = "companion.json"
 # Only these compression methods are allowed, because Python can limit the unpacked size only for them.
 _WHEEL_COMPRESSIONS = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+_ENCRYPTED = 1  # a bit of the flags of a file in a zip archive
 _PIECE_BYTES = 1 << 20
 _TAIL_BYTES = 22 + (1 << 16)  # The largest size of the record at the end of a zip archive.
 _HOW_TO_BUILD = (
@@ -239,6 +240,8 @@ def read_in_pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
     """
     info, where = archive.getinfo(name), member_location(archive, name)
     refuse_bomb(info.compress_size, info.file_size, where)
+    if info.flag_bits & _ENCRYPTED:
+        raise BundleError(problem("file-damaged", "is encrypted, so it cannot be unpacked", where))
     if info.compress_type not in _WHEEL_COMPRESSIONS:
         what = "is compressed with a method that wheels do not use"
         raise BundleError(problem("unknown-compression", what, where))

@@ -51,14 +51,14 @@ def test_kernels_of_another_platform(tmp_path: Path, model: str, tag: str) -> No
 
 
 def test_each_platform_of_a_name_is_looked_at(tmp_path: Path) -> None:
-    both = {"WHEEL": b"Tag: py3-none-any\nTag: py3-none-win_amd64\n"}
+    both = {"WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\nTag: py3-none-win_amd64\n"}
     assert problems(whole_wheel(tmp_path, files(), "py3-none-any.win_amd64", **both)) == [
         Coded("wrong-platform", "W", "lp64", "win_amd64")
     ]
 
 
 def test_several_tags_in_one_name_are_all_of_them(tmp_path: Path) -> None:
-    said = b"Tag: cp311-none-any\r\nTag: py3-none-any\r\n"
+    said = b"Wheel-Version: 1.0\r\nTag: cp311-none-any\r\nTag: py3-none-any\r\n"
     assert problems(whole_wheel(tmp_path, files(), "py3.cp311-none-any", WHEEL=said)) == []
 
 
@@ -66,7 +66,7 @@ def test_several_tags_in_one_name_are_all_of_them(tmp_path: Path) -> None:
     ("said", "shown"), [(b"Tag: cp311-none-any\n", "cp311-none-any"), (b"Root-Is-Purelib: true\n", "no tag")]
 )
 def test_a_wheel_that_was_renamed(tmp_path: Path, said: bytes, shown: str) -> None:
-    assert problems(whole_wheel(tmp_path, files(), WHEEL=said)) == [
+    assert problems(whole_wheel(tmp_path, files(), WHEEL=b"Wheel-Version: 1.0\n" + said)) == [
         f"W/{INFO}/WHEEL: says {shown}, but the wheel's name says py3-none-any [wrong-tags]"
     ]
 
@@ -119,7 +119,7 @@ def test_damaged_metadata_is_told_by_what_proves_it(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_cannot_be_read_is_told_by_what_proves_it(tmp_path: Path) -> None:
-    said = {f"{INFO}/WHEEL": b"Tag: py3-none-any\n", f"{INFO}/METADATA": METADATA}
+    said = {f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nTag: py3-none-any\n", f"{INFO}/METADATA": METADATA}
     members = inside("demo/_cubins", {"manifest.json": b'{"format":99}'})
     wheel = make_wheel(tmp_path / "demo-1.0-py3-none-any.whl", members | said)
     assert problems(wheel) == []
@@ -170,6 +170,39 @@ def test_whether_the_root_is_pure_has_to_be_said_plainly(tmp_path: Path, value: 
     said = f"Wheel-Version: 1.0\nRoot-Is-Purelib: {value}\nTag: py3-none-any\n".encode()
     problem = Coded("wrong-tags", f"W/{INFO}/WHEEL", f"Root-Is-Purelib: {value},")
     assert problems(whole_wheel(tmp_path, files(), WHEEL=said)) == [problem] * told
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Wheel-Version: 1.0",
+        "Wheel-Version:1.9",
+        "Wheel-Version: 1.0.0 \r",
+        "Wheel-Version: 1.0\nWheel-Version: 9.0",
+    ],
+)
+def test_a_version_of_the_format_that_installers_accept(tmp_path: Path, line: str) -> None:
+    assert problems(whole_wheel(tmp_path, files(), WHEEL=f"{line}\nTag: py3-none-any\n".encode())) == []
+
+
+# For each of these files, pip or uv refuses the wheel.
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Wheel-Version: 9.0\nTag: py3-none-any\n", "Wheel-Version: 9.0,"),
+        ("Wheel-Version: 2.0\nWheel-Version: 1.0\nTag: py3-none-any\n", "Wheel-Version: 2.0,"),
+        ("Wheel-Version: 0.9\nTag: py3-none-any\n", "Wheel-Version: 0.9,"),
+        ("Wheel-Version: 1\nTag: py3-none-any\n", "Wheel-Version: 1,"),
+        ("Wheel-Version: 1.x\nTag: py3-none-any\n", "Wheel-Version: 1.x,"),
+        ("Wheel-Version:\nTag: py3-none-any\n", "Wheel-Version: ,"),
+        ("Tag: py3-none-any\n", "no line Wheel-Version"),
+        ("wheel-version: 1.0\nTag: py3-none-any\n", "no line Wheel-Version"),
+        ("Tag: py3-none-any\n\nWheel-Version: 1.0\n", "no line Wheel-Version"),
+    ],
+)
+def test_a_version_of_the_format_that_installers_refuse(tmp_path: Path, text: str, said: str) -> None:
+    wheel = whole_wheel(tmp_path, files(), WHEEL=text.encode())
+    assert problems(wheel) == [Coded("wrong-tags", f"W/{INFO}/WHEEL", said)]
 
 
 def test_a_wheel_without_metadata(tmp_path: Path) -> None:

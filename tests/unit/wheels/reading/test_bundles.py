@@ -241,6 +241,21 @@ def test_a_damaged_file_of_a_wheel_leaves_the_others_readable(tmp_path: Path) ->
             only.read("first")
 
 
+def test_an_encrypted_file_is_named(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "w.whl", {"a/_cubins/first": b"1"})
+    data = bytearray(wheel.read_bytes())
+    data[data.index(b"PK\1\2") + 8] |= 1  # the flags in the archive's list of files
+    wheel.write_bytes(data)
+    with open_wheel(str(wheel)) as opened, pytest.raises(BundleError) as caught:
+        opened.bundles[0].read("first")
+    (found,) = caught.value.problems
+    assert (found.code, found.where, found.what) == (
+        "file-damaged",
+        Location(f"{wheel}/a/_cubins/first"),
+        "is encrypted, so it cannot be unpacked",
+    )
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     place = write_tree(tmp_path / "_cubins", FILES)
     with open_wheel(str(place)) as opened, pytest.raises(BundleError, match=r"/_cubins/x: is missing$"):
