@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
+from ..common.sizes import count
 from ..config.config import Config
 from ..config.toml_lines import setting, source_table
 from ..errors import Location, Problem, problem
@@ -119,6 +121,14 @@ def _taken(module: Module, by: Module, hint: str) -> Problem:
 def _renaming(shared: Sequence[Sequence[Module]], modules: Sequence[Module], config: Config) -> str:
     tables, names = config.place.source_tables, _suggested_tables(shared, modules, config)
     lines = "".join(source_table(tables, path, name=name) for path, name in names.items())
+    rules = [glob_regex(path) for path in names]
+    colliding = {module.source.name_path for same in shared for module in same}
+    others = {module.source.name_path for module in modules if not module.link} - colliding
+    if also := sum(any(rule.fullmatch(path) for rule in rules) for path in others):
+        return (
+            "add these lines at the end of the table, so that each source has a different name; "
+            f"they also rename {count(also, 'other module')}:{lines}"
+        )
     return f"add these lines at the end of the table, so that each source has a different name:{lines}"
 
 
@@ -129,10 +139,10 @@ def _suggested_tables(
     sources = [module for module in modules if not module.link]
     colliding = [module.source for same in shared for module in same if not module.link]
     stems = {PurePosixPath(source.path).stem for source in colliding}
-    glob = f"**/{stems.pop()}.*" if len(stems) == 1 else "**/*"
-    ptx = f"{glob.removesuffix('.*')}.ptx"
+    every = f"**/{glob.escape(stems.pop())}.*" if len(stems) == 1 else "**/*"
+    ptx = f"{every.removesuffix('.*')}.ptx"
     linked = [module.base for module in modules if module.link]
-    for tables in ({ptx: _AS_PTX}, {glob: _BY_FOLDER}, {glob: _BY_FOLDER, ptx: f"{{parent}}_{_AS_PTX}"}):
+    for tables in ({ptx: _AS_PTX}, {every: _BY_FOLDER}, {every: _BY_FOLDER, ptx: f"{{parent}}_{_AS_PTX}"}):
         if _give_distinct_names(tables, sources, linked, config):
             return tables
     return {module.source.path: "…" for _first, *others in shared for module in others if not module.link}
@@ -143,7 +153,7 @@ def _give_distinct_names(
 ) -> bool:
     """Return whether *tables* would give all sources different names and change no name in the settings."""
     named = [glob_regex(rule.path) for rule in config.source if rule.name is not None]
-    matching = [(glob_regex(glob), pattern) for glob, pattern in tables.items()]
+    matching = [(glob_regex(path), pattern) for path, pattern in tables.items()]
     names = {name.casefold(): "" for name in linked}
     for path, base in {module.source.name_path: module.base for module in sources}.items():
         patterns = [pattern for regex, pattern in matching if regex.fullmatch(path)]

@@ -111,6 +111,19 @@ def test_the_hint_has_the_fewest_tables_that_solve_all(paths: list[str], solutio
     assert refused(paths, options) == []
 
 
+def test_the_hint_counts_the_modules_that_a_table_renames_needlessly() -> None:
+    paths = ["a/k.cu", "b/k.cu", "a/q.cu", "b/q.cu"]
+    assert {"they also rename" in (each.hint or "") for each in refused(paths)} == {False}
+    (hint, *_same) = [each.hint or "" for each in refused([*paths, "a/one.cu", "b/two.cu"])]
+    assert "; they also rename 2 other modules:\n" in hint
+
+
+def test_a_stem_with_wildcards_matches_only_itself_in_the_hint() -> None:
+    (found,) = refused(["a/k[1].cu", "b/k[1].cu", "a/k1.cu"])
+    (table,) = tables(found.hint)
+    assert table == {"path": "**/k[[]1].*", "name": "{parent}_{stem}"}
+
+
 @pytest.mark.parametrize(
     ("paths", "options", "line"),
     [
