@@ -31,9 +31,8 @@ _STRING = re.compile(
     re.DOTALL,
 )
 _SCALAR = re.compile(r"[^,\]}#\n]*")
-MAX_DEPTH = (
-    100  # how deep tables and arrays may be nested, because several functions call themselves for each level
-)
+# How deep tables and arrays may be nested. Functions that call themselves for each level need a limit.
+MAX_DEPTH = 100
 
 
 # cached, because every message about the same file needs the lines of the file's keys

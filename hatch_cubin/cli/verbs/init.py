@@ -307,22 +307,22 @@ def _kernel_keys(packages: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 
 def _outer_keys(packages: Mapping[str, str], table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Yield the sources, and the folders of headers, that are outside the packages."""
+    """Yield the source roots, and the sources and folders of headers that are outside the packages."""
+    roots = _source_roots(table)
+    yield from ({"file": f"{path.rstrip('/')}/**/*"} for path in roots.values())
     tables = [table, *_tables(table, "source"), *_tables(table, "module")]
     globs = [glob for each in tables for glob in _texts(each, "sources")]
     for folder in (folder for each in tables for folder in _texts(each, "include-dirs")):
         globs += [f"{folder.rstrip('/')}/**/{pattern}" for pattern in _KERNEL_FILES]
-    inside = tuple(f"{folder}/" for folder in packages.values())
-    outer = dict.fromkeys(glob for glob in globs if not glob.startswith(inside))
-    yield from ({"file": _with_root_path(glob, table)} for glob in outer)
+    inside = tuple(f"{folder}/" for folder in (*packages.values(), *roots))
+    yield from ({"file": glob} for glob in dict.fromkeys(globs) if not glob.startswith(inside))
 
 
-def _with_root_path(glob: str, table: Mapping[str, Any]) -> str:
-    """Return a glob that begins with the name of a source root, with the path of the source root."""
+def _source_roots(table: Mapping[str, Any]) -> dict[str, str]:
+    """Return the path of each source root by its name, which is the first folder in the project's globs."""
     roots = table.get("source-roots")
-    name, slash, rest = glob.partition("/")
-    path = roots.get(name) if isinstance(roots, Mapping) else None
-    return f"{path.rstrip('/')}{slash}{rest}" if isinstance(path, str) else glob
+    named = roots.items() if isinstance(roots, Mapping) else ()
+    return {name: path for name, path in named if isinstance(path, str)}
 
 
 def _tables(table: Mapping[str, Any], key: str) -> Iterator[Mapping[str, Any]]:
@@ -341,8 +341,9 @@ def _producer_keys(packages: Mapping[str, str], table: Mapping[str, Any]) -> Ite
     written = (each.get("path") for each in _tables(table, "producer"))
     inputs = (path for each in _tables(table, "producer") for path in _texts(each, "inputs"))
     files = [path for path in (*written, *inputs) if isinstance(path, str)]
+    in_roots = tuple(f"{name}/" for name in _source_roots(table))
     wanted = dict.fromkeys((*files, *modules)) if files else ()
-    yield from ({"file": _with_root_path(path, table)} for path in wanted)
+    yield from ({"file": path} for path in wanted if not path.startswith(in_roots))
 
 
 def _written(key: Mapping[str, str]) -> str:
